@@ -272,6 +272,7 @@ def mixtral() -> Source:
         num_hidden_layers=2,
         num_attention_heads=8,
         num_key_value_heads=2,
+        experts_implementation="batched_mm",
     )
     names = ("input_ids", "attention_mask")
     module = Picked(MixtralForCausalLM(config), names, "logits")
@@ -353,12 +354,13 @@ class DeepSpeech(nn.Module):
         self.projection = nn.Linear(2 * units, symbols)
 
     def forward(self, spectrogram: torch.Tensor) -> torch.Tensor:
-        """Symbol scores for every second frame of [1, 1, bins, frames]."""
+        """Log-probabilities of the symbols at every second frame of [1, 1, bins, frames]."""
         features = self.convolutions(spectrogram)
-        sequence = features.flatten(1, 2).transpose(1, 2)
+        batch, frames = features.shape[0], features.shape[-1]
+        sequence = features.reshape(batch, -1, frames).transpose(1, 2)
         for layer in self.recurrent:
             sequence = layer(sequence)[0]
-        return self.projection(sequence)
+        return self.projection(sequence).log_softmax(-1)
 
 
 def deep_speech() -> Source:

@@ -1,0 +1,86 @@
+"""Everything one run found; what reports and lint rules read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from onnxroof.cost import Coverage, Totals, coverage, total
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import networkx as nx
+
+    from onnxroof.cost import GraphCost, NodeCost
+    from onnxroof.errors import NodeProblem
+    from onnxroof.fusion.plan import KernelPlan
+    from onnxroof.graph.types import Model
+    from onnxroof.memory import MemoryPlan
+    from onnxroof.ops.call import TensorInfo
+    from onnxroof.roofline import RooflineResult
+    from onnxroof.shapes import Unresolved
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a model costs at the given sizes, and how long it takes on the given devices.
+
+    Attributes:
+        model: The file as loaded, without weights.
+        inputs: The run-time inputs as bound, by name.
+        precision: The precision asked for ("fp16"), or "" for the file's own types.
+        cost: Costs per node, before fusion.
+        kernels: What a runtime would launch.
+        memory: What it would keep alive.
+        rooflines: One result per device, in the order asked for.
+        assumptions: Sentences on everything that was assumed to get an answer.
+        unresolved: Tensors whose shape is not known, and why.
+        problems: Nodes that contradict their operator's text.
+        data_dependent: Names of sizes that only the run will tell; `dims` may set them.
+    """
+
+    model: Model
+    inputs: Mapping[str, TensorInfo]
+    precision: str
+    cost: GraphCost
+    kernels: KernelPlan
+    memory: MemoryPlan
+    rooflines: tuple[RooflineResult, ...]
+    assumptions: tuple[str, ...]
+    unresolved: tuple[Unresolved, ...]
+    problems: tuple[NodeProblem, ...]
+    data_dependent: tuple[str, ...]
+
+    @property
+    def nodes(self) -> tuple[NodeCost, ...]:
+        """Costs of the main graph's nodes, in execution order; bodies hang below them."""
+        return self.cost.nodes
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        """Every tensor of the main graph by name, with its shape, type and bytes."""
+        return self.cost.shaped.tensors
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Sums over the model."""
+        return total(self.cost)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """How many nodes have a cost, and which operators have none."""
+        return coverage(self.cost)
+
+    def to_dict(self) -> dict[str, object]:
+        """The JSON report: base units, the unit in every key, deterministic order."""
+        from onnxroof.document import as_dict
+
+        return as_dict(self)
+
+    def to_networkx(self) -> nx.MultiDiGraph[str]:
+        """The graph with nodes' costs as attributes and tensors on the edges."""
+        from onnxroof.graph.algorithms import as_networkx
+
+        return as_networkx(self)

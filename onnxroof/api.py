@@ -1,0 +1,116 @@
+"""The pipeline, top to bottom: load → shapes → cost → kernels → memory → roofline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxroof.analysis import Analysis
+from onnxroof.bindings import Bindings
+from onnxroof.cost import count_costs
+from onnxroof.errors import ShapeMismatchError, UsageError
+from onnxroof.fusion.plan import plan_kernels
+from onnxroof.graph.load import load_model
+from onnxroof.graph.types import DType
+from onnxroof.hardware.profile import HardwareProfile
+from onnxroof.hardware.read import load_profile
+from onnxroof.memory import plan_memory
+from onnxroof.roofline import apply_roofline
+from onnxroof.shapes import Memo, infer_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.graph.load import ModelSource
+
+    Hardware = str | HardwareProfile
+
+_STORED_AS: Mapping[str, Mapping[DType, DType]] = {
+    "": {},
+    "fp32": {DType.FLOAT16: DType.FLOAT, DType.BFLOAT16: DType.FLOAT},
+    "fp16": {DType.FLOAT: DType.FLOAT16, DType.BFLOAT16: DType.FLOAT16},
+    "bf16": {DType.FLOAT: DType.BFLOAT16, DType.FLOAT16: DType.BFLOAT16},
+    "fp8": dict.fromkeys((DType.FLOAT, DType.FLOAT16, DType.BFLOAT16), DType.FLOAT8E4M3FN),
+    "int8": dict.fromkeys((DType.FLOAT, DType.FLOAT16, DType.BFLOAT16), DType.INT8),
+}
+"""What `precision` stores floating-point tensors as."""
+
+
+def analyze(
+    source: ModelSource,
+    hardware: Hardware | Sequence[Hardware] = (),
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    precision: str = "",
+    runtime: str | None = None,
+    peak: str = "vendor",
+    keep_going: bool = False,
+    memo: Memo | None = None,
+) -> Analysis:
+    """Say what a model costs and how long it takes, without running it.
+
+    Args:
+        source: Path, bytes or ModelProto (which is not modified).
+        hardware: Name of a shipped profile, path of a YAML file, a `HardwareProfile`, or several.
+        dims: Sizes of free dimensions by name.
+        input_shapes: Whole shapes of inputs by name.
+        precision: "fp16", "bf16", "fp8", "int8" or "fp32": as if weights and activations were
+            stored and computed so; "" keeps the file's types.
+        runtime: Whose fusion rules to apply; None takes the profile's default.
+        peak: "vendor" for data-sheet peaks, "sustained" for measured ones.
+        keep_going: Return a partial analysis (see `Analysis.problems`) where a node contradicts
+            its operator's text, instead of raising.
+        memo: Results shared between calls; see `CostFunction`.
+
+    Raises:
+        ModelError: The file cannot be read or its graph cannot be repaired.
+        ShapeError: A free dimension is not bound, or (without `keep_going`) a node cannot be.
+        ProfileError: A hardware profile is unknown or invalid.
+        UsageError: An argument cannot be understood.
+    """
+    profiles = _profiles(hardware)
+    model = load_model(source)
+    bindings = Bindings.of(dims, input_shapes)
+    if memo is None:
+        memo = memo_for(precision)
+    shaped, findings = infer_shapes(model.graph, bindings, memo)
+    if findings.problems and not keep_going:
+        raise ShapeMismatchError(findings.problems)
+    cost = count_costs(shaped)
+    kernels = plan_kernels(cost, runtime or default_runtime(profiles))
+    memory = plan_memory(kernels)
+    rooflines = tuple(apply_roofline(kernels, profile, peak) for profile in profiles)
+    said = (*model.assumptions, *bindings.assumptions, *findings.assumptions)
+    return Analysis(
+        model=model,
+        inputs={item.name: shaped.tensors[item.name] for item in model.graph.inputs},
+        precision=precision,
+        cost=cost,
+        kernels=kernels,
+        memory=memory,
+        rooflines=rooflines,
+        assumptions=tuple(dict.fromkeys(said)),
+        unresolved=findings.unresolved,
+        problems=findings.problems,
+        data_dependent=findings.data_dependent,
+    )
+
+
+def memo_for(precision: str) -> Memo:
+    """A fresh memo for a precision. Raises UsageError for one that does not exist."""
+    if precision not in _STORED_AS:
+        known = ", ".join(name for name in _STORED_AS if name)
+        raise UsageError(f"precision {precision!r} is not one of {known}")
+    return Memo(_STORED_AS[precision])
+
+
+def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
+    """The first profile's default runtime, else ONNX Runtime's fusions."""
+    return profiles[0].runtime if profiles else "onnxruntime"
+
+
+def _profiles(hardware: Hardware | Sequence[Hardware]) -> tuple[HardwareProfile, ...]:
+    listed = (hardware,) if isinstance(hardware, str | HardwareProfile) else tuple(hardware)
+    return tuple(
+        item if isinstance(item, HardwareProfile) else load_profile(item) for item in listed
+    )

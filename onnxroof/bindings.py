@@ -1,0 +1,201 @@
+"""Sizes for the dimensions a file leaves open: what the user bound, and what is assumed.
+
+The leading dimension of a graph input is 1 unless bound, said as an assumption; every other free
+dimension must be bound. Names that nobody uses are an error, with the nearest match.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxroof.errors import (
+    InvalidGraphError,
+    UnboundDimensionError,
+    UnknownDimensionError,
+    UsageError,
+    quoted,
+)
+from onnxroof.graph.types import SymbolicDim
+from onnxroof.ops.call import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onnxroof.graph.types import Graph, GraphInput, ValueType
+
+MOST_BYTES_LOG2 = 62
+"""A dimension beyond 2^62 is refused: no tensor of that size exists."""
+
+
+@dataclass(slots=True)
+class Bindings:
+    """Sizes by name of the dimension, and sentences about what was assumed.
+
+    `sizes` grows while inputs are bound: `--input` binds the names in that input's shape too.
+    """
+
+    sizes: dict[str, int]
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    assumptions: list[str] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    free_names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        dims: Mapping[str, int] | None = None,
+        input_shapes: Mapping[str, Sequence[int]] | None = None,
+    ) -> Bindings:
+        """Bindings as the caller gave them. Raises UsageError for sizes that cannot be."""
+        for name, size in (dims or {}).items():
+            _check_size(size, f"dimension {quoted(name)}")
+        shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+        for name, shape in shapes.items():
+            for size in shape:
+                _check_size(size, f"input {quoted(name)}")
+        return cls(dict(dims or {}), shapes)
+
+    def resolve(self, name: str) -> int | None:
+        """The size bound to a name, noting that it was used."""
+        size = self.sizes.get(name)
+        if size is not None:
+            self.used.add(name)
+        return size
+
+    def bind_inputs(self, graph: Graph) -> dict[str, TensorInfo]:
+        """Every run-time input of the graph with all its sizes known.
+
+        Raises:
+            UnboundDimensionError: Free dimensions other than the leading one are not bound.
+            UnknownDimensionError: `input_shapes` names an input that does not exist.
+            InvalidGraphError: An input has another number of dimensions than bound.
+        """
+        self._check_inputs(graph.inputs)
+        self._bind_names_of_shapes(graph.inputs)
+        self.free_names = tuple(
+            dict.fromkeys(
+                dim.name
+                for item in graph.inputs
+                for dim in item.type.shape or ()
+                if isinstance(dim, SymbolicDim)
+            )
+        )
+        self._assume_leading(graph.inputs)
+        missing: dict[str, str] = {}
+        infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
+        if missing:
+            raise UnboundDimensionError(tuple(missing.items()))
+        return infos
+
+    def _check_inputs(self, inputs: Iterable[GraphInput]) -> None:
+        known = {item.name: item for item in inputs}
+        for name, shape in self.input_shapes.items():
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                raise UnknownDimensionError("input", name, close, tuple(known))
+            declared = known[name].type.shape
+            if declared is not None and len(declared) != len(shape):
+                raise InvalidGraphError(
+                    f"input {quoted(name)}",
+                    f"has {len(declared)} dimensions ({_spelled(declared)}), "
+                    f"{len(shape)} were bound ({_spelled(shape)})",
+                )
+
+    def _bind_names_of_shapes(self, inputs: Iterable[GraphInput]) -> None:
+        for item in inputs:
+            shape = self.input_shapes.get(item.name)
+            for dim, size in zip(item.type.shape or (), shape or (), strict=False):
+                if isinstance(dim, SymbolicDim) and dim.named:
+                    bound = self.sizes.setdefault(dim.name, size)
+                    self.used.add(dim.name)
+                    if bound != size:
+                        raise UsageError(
+                            f"dimension {quoted(dim.name)} is bound to {bound} and, through input "
+                            f"{quoted(item.name)}, to {size}: bind it once"
+                        )
+
+    def _assume_leading(self, inputs: Iterable[GraphInput]) -> None:
+        for item in inputs:
+            dims = item.type.shape
+            if not dims or item.name in self.input_shapes or not isinstance(dims[0], SymbolicDim):
+                continue
+            lead = dims[0]
+            if lead.name in self.sizes:
+                continue
+            self.sizes[lead.name] = 1
+            self.used.add(lead.name)
+            if lead.named:
+                self.assumptions.append(
+                    f"{lead.name} = 1: the leading dimension of {quoted(item.name)} is free and "
+                    f"was not bound (--dim {lead.name}=N)"
+                )
+            else:
+                self.assumptions.append(
+                    f"the unnamed dynamic dimension 0 of input {quoted(item.name)} is taken as 1 "
+                    f"(--input {item.name}={_flag_shape(dims)})"
+                )
+
+    def _input_info(self, item: GraphInput, missing: dict[str, str]) -> TensorInfo:
+        kind = item.type
+        if item.name in self.input_shapes:
+            shape = self.input_shapes[item.name]
+            if kind.shape and any(
+                isinstance(dim, int) and dim != size
+                for dim, size in zip(kind.shape, shape, strict=True)
+            ):
+                self.assumptions.append(
+                    f"input {quoted(item.name)} is {_spelled(shape)} as bound, "
+                    f"where the file says {_spelled(kind.shape)}"
+                )
+            return TensorInfo(kind.dtype, shape)
+        if kind.kind != "tensor" or kind.shape is None:
+            return declared_info(kind, self)
+        dims: list[int] = []
+        for dim in kind.shape:
+            size = dim if isinstance(dim, int) else self.resolve(dim.name)
+            if size is None and isinstance(dim, SymbolicDim):
+                missing[dim.name] = (
+                    f"--dim {dim.name}=N"
+                    if dim.named
+                    else f"--input {item.name}={_flag_shape(kind.shape)}"
+                )
+            dims.append(size or 0)
+        return TensorInfo(kind.dtype, tuple(dims))
+
+    def check_all_used(self, also_known: Iterable[str] = ()) -> None:
+        """Raise UnknownDimensionError for a bound name that nothing in the model has."""
+        known = (*self.free_names, *also_known)
+        for name in self.sizes:
+            if name not in self.used and name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                raise UnknownDimensionError("free dimension", name, close, known)
+
+
+def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
+    """A declared type as known at these bindings; the shape is None where a name is not bound."""
+    if kind.kind != "tensor":
+        element = declared_info(kind.element, bindings) if kind.element else None
+        return TensorInfo(element.dtype if element else None, None, kind=kind.kind, element=element)
+    if kind.shape is None:
+        return TensorInfo(kind.dtype, None)
+    dims = tuple(
+        dim if isinstance(dim, int) else bindings.resolve(dim.name) for dim in kind.shape
+    )
+    known = tuple(dim for dim in dims if dim is not None)
+    return TensorInfo(kind.dtype, known if len(known) == len(dims) else None)
+
+
+def _check_size(size: int, where: str) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << MOST_BYTES_LOG2:
+        raise UsageError(f"{where}: a size must be a whole number from 0 on, got {size!r}")
+
+
+def _spelled(shape: Iterable[int | SymbolicDim]) -> str:
+    return "×".join(str(dim) for dim in shape) or "scalar"
+
+
+def _flag_shape(shape: Iterable[int | SymbolicDim]) -> str:
+    return "x".join(str(dim) if isinstance(dim, int) else "N" for dim in shape)

@@ -1,0 +1,555 @@
+"""Third stage: `ShapedGraph` → `GraphCost`: work, parameters and compulsory traffic per node.
+
+Work comes from each operator's cost rule. Traffic is compulsory traffic: every distinct tensor in
+once, out once, unless the rule says otherwise (a Gather reads the rows it takes). Which constants
+are weights, which steer shapes and which are scales is decided here by who reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from onnxroof.bounded import interval, is_exact, largest, lower, smallest, upper
+from onnxroof.graph.types import DType
+from onnxroof.ops.call import FREE, Impossible, OpCost, Undetermined
+from onnxroof.shapes import MALFORMED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onnxroof.graph.types import Constant, Node
+    from onnxroof.ops.call import OpCall, TensorInfo
+    from onnxroof.shapes import ShapedGraph
+
+
+class Role(Enum):
+    """What a constant is for."""
+
+    WEIGHT = "weight"
+    QUANTIZATION = "quantization"
+    CONTROL = "control"
+    UNUSED = "unused"
+
+
+class Status(Enum):
+    """How a node's cost is known.
+
+    COUNTED: by its formula. FREE: no arithmetic, for a stated reason. FOLDED: its inputs are
+    constants, so it runs before the first inference. UNKNOWN: no formula, or a shape is missing.
+    """
+
+    COUNTED = "counted"
+    FREE = "free"
+    FOLDED = "folded"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCost:
+    """What one node costs, before fusion. None means unknown, never zero.
+
+    Attributes:
+        node: The node.
+        call: Its inputs and outputs as sized.
+        status: How the cost is known.
+        macs: Multiply-accumulate pairs.
+        flops: 2·macs plus every other arithmetic operation.
+        transcendentals: exp, log, erf … evaluations, also in flops.
+        parameters: Elements of the weights it reads.
+        weight_bytes: Bytes of those weights as stored.
+        input_bytes: Activation bytes read.
+        weight_read_bytes: Constant bytes read: weights, scales (after folding).
+        output_bytes: Bytes written.
+        compute_dtype: Type of the multiply-accumulates, or of the first input.
+        note: Why free or unknown; what the formula assumed.
+        bodies: Costs of the subgraphs it runs, for control flow.
+    """
+
+    node: Node
+    call: OpCall
+    status: Status
+    macs: int | None
+    flops: int | None
+    transcendentals: int | None
+    parameters: int
+    weight_bytes: int
+    input_bytes: int | None
+    weight_read_bytes: int | None
+    output_bytes: int | None
+    compute_dtype: DType | None
+    note: str
+    bodies: tuple[BodyCost, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node's name, never empty."""
+        return self.node.label
+
+    @property
+    def op_type(self) -> str:
+        """The operator."""
+        return self.node.op_type
+
+    @property
+    def domain(self) -> str:
+        """The operator's domain, "" for ai.onnx."""
+        return self.node.domain
+
+    @property
+    def traffic_bytes(self) -> int | None:
+        """Bytes in and out; None when a part is unknown."""
+        parts = (self.input_bytes, self.weight_read_bytes, self.output_bytes)
+        return None if None in parts else sum(part or 0 for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCost:
+    """A subgraph a node runs: its cost for one trip, and how often."""
+
+    name: str
+    cost: GraphCost
+    trips: int
+    alternative: bool
+    per_trip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A constant of the model and what it is for.
+
+    `parameters` is its element count when it is a weight, else 0. `bytes` are as stored.
+    """
+
+    constant: Constant
+    role: Role
+    parameters: int
+    stored_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the model; with unknown nodes they are lower bounds (`is_lower_bound`).
+
+    `macs`, `flops`, … are upper ends where counts are bounded ("at most"); `macs_min` and
+    `flops_min` the lower ends ("at least"). Shared weights count once.
+    """
+
+    macs: int
+    macs_min: int
+    flops: int
+    flops_min: int
+    transcendentals: int
+    macs_by_dtype: Mapping[str, int]
+    parameters: int
+    weight_bytes: int
+    quantization_bytes: int
+    control_bytes: int
+    unused_parameters: int
+    nonzero_parameters: int
+    traffic_bytes: int
+    is_lower_bound: bool
+    is_upper_bound: bool
+    per_trip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many nodes were counted, and who was not.
+
+    `unknown` maps an operator to (nodes, reason).
+    """
+
+    nodes: int
+    counted: int
+    free: int
+    folded: int
+    unknown: Mapping[str, tuple[int, str]]
+    by_source: Mapping[str, int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every node has a cost."""
+        return not self.unknown
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCost:
+    """Costs of every node of a graph, in execution order."""
+
+    shaped: ShapedGraph
+    nodes: tuple[NodeCost, ...]
+    weights: tuple[Weight, ...]
+    roots: Mapping[str, tuple[Constant, ...]]
+
+
+def count_costs(shaped: ShapedGraph) -> GraphCost:
+    """Apply every node's cost rule and find out what the constants are for."""
+    roles: dict[object, tuple[Constant, Role]] = {}
+    cost = _Counter(roles).graph(shaped, {})
+    weights = tuple(_weight(constant, role) for constant, role in roles.values())
+    return GraphCost(cost.shaped, cost.nodes, weights, cost.roots)
+
+
+class _Counter:
+    """The state of one count: the role of each stored tensor, by identity."""
+
+    def __init__(self, roles: dict[object, tuple[Constant, Role]]) -> None:
+        self.roles = roles
+
+    def graph(
+        self, shaped: ShapedGraph, outer_roots: Mapping[str, tuple[Constant, ...]]
+    ) -> GraphCost:
+        """Costs of one graph; `outer_roots` tells which constants captured names come from."""
+        roots: dict[str, tuple[Constant, ...]] = {
+            name: (constant,) for name, constant in shaped.graph.constants.items()
+        }
+        for name in shaped.graph.captures:
+            if name in outer_roots:
+                roots[name] = outer_roots[name]
+        for constant in shaped.graph.constants.values():
+            self.roles.setdefault(constant.identity, (constant, Role.UNUSED))
+        nodes = tuple([self.node(call, roots) for call in _in_place(shaped)])
+        for name in shaped.graph.outputs:
+            for constant in roots.get(name, ()):
+                self._use(constant, Role.WEIGHT if _is_weight_type(constant.dtype) else Role.CONTROL)
+        return GraphCost(shaped, nodes, (), roots)
+
+    def node(self, placed: tuple[Node, OpCall], roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
+        """The cost of one node."""
+        node, call = placed
+        operator = call.operator
+        weights: dict[object, Constant] = {}
+        for position, name in enumerate(node.inputs):
+            info = call.inputs[position]
+            if not name or info is None or not info.constant or name not in roots:
+                continue
+            role = self._role(call, position, info)
+            if role is None:
+                continue
+            for constant in roots[name]:
+                self._use(constant, role)
+                if role is Role.WEIGHT and not call.folded:
+                    weights[constant.identity] = constant
+        if call.folded or _only_known_values(call):
+            self._fold(node, call, roots)
+            return _made(node, call, Status.FOLDED, FREE, {}, "its inputs are constants")
+        if call.bodies:
+            return self._with_bodies(node, call, roots, weights)
+        cost, status, note = _work(call)
+        del operator
+        return _made(node, call, status, cost, weights, note)
+
+    def _role(self, call: OpCall, position: int, info: TensorInfo) -> Role | None:
+        """What reading a constant at this input makes it; None: decided further on (folding)."""
+        operator = call.operator
+        if operator is not None:
+            if position in operator.quantization:
+                return Role.QUANTIZATION
+            if position in operator.control:
+                return Role.CONTROL
+        if call.folded:
+            return None
+        dtype = info.dtype
+        if operator is not None and position in operator.integer_weights:
+            return Role.WEIGHT
+        if dtype is None or not _is_weight_type(dtype):
+            return Role.CONTROL
+        if info.shape == () and (operator is None or operator.pointwise):
+            return Role.CONTROL
+        return Role.WEIGHT
+
+    def _use(self, constant: Constant, role: Role) -> None:
+        """Note a use; a weight anywhere is a weight, then quantization, then control."""
+        known = self.roles.get(constant.identity)
+        if known is None or _RANK[role] > _RANK[known[1]]:
+            self.roles[constant.identity] = (constant, role)
+
+    def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
+        """What a folded node makes comes from the constants that pass through it."""
+        operator = call.operator
+        steering = (*operator.control, *operator.quantization) if operator is not None else ()
+        passing: dict[object, Constant] = {}
+        for position, name in enumerate(node.inputs):
+            if name and position not in steering:
+                passing.update((c.identity, c) for c in roots.get(name, ()))
+        for name in node.outputs:
+            if name:
+                roots[name] = tuple(passing.values())
+
+    def _with_bodies(
+        self,
+        node: Node,
+        call: OpCall,
+        roots: dict[str, tuple[Constant, ...]],
+        weights: dict[object, Constant],
+    ) -> NodeCost:
+        bodies = tuple(
+            BodyCost(
+                body.name,
+                self.graph(body.shaped, roots),  # type: ignore[arg-type]
+                body.trips,
+                body.alternative,
+                body.per_trip,
+            )
+            for body in call.bodies
+        )
+        sums = [_body_sum(body) for body in bodies]
+        combine = _one_of if any(body.alternative for body in bodies) else _all_of
+        macs, flops, transcendentals, inputs, reads, outputs = (
+            combine([total[column] for total in sums]) for column in range(6)
+        )
+        known = all(body.cost_known for body in map(_Known, bodies))
+        for body in bodies:
+            for inner in body.cost.nodes:
+                for position, name in enumerate(inner.node.inputs):
+                    info = inner.call.inputs[position]
+                    if name and info is not None and info.constant:
+                        for constant in body.cost.roots.get(name, ()):
+                            if self.roles[constant.identity][1] is Role.WEIGHT:
+                                weights[constant.identity] = constant
+        note = call.operator.free if call.operator is not None else ""
+        return NodeCost(
+            node, call, Status.COUNTED if known else Status.UNKNOWN,
+            macs, flops, transcendentals,
+            sum(math.prod(c.shape) for c in weights.values()),
+            sum(c.stored_bytes or 0 for c in weights.values()),
+            inputs, reads, outputs, _main_dtype(bodies),
+            note if known else "a node of its body is unknown", bodies,
+        )  # fmt: skip
+
+
+_RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
+
+
+class _Known:
+    """Whether all nodes of a body are counted."""
+
+    def __init__(self, body: BodyCost) -> None:
+        self.cost_known = all(node.status is not Status.UNKNOWN for node in body.cost.nodes)
+
+
+def _in_place(shaped: ShapedGraph) -> Iterator[tuple[Node, OpCall]]:
+    """Each node of the graph with its call (a memoized call may carry an equal node's)."""
+    return zip(shaped.graph.nodes, shaped.calls, strict=True)
+
+
+def _is_weight_type(dtype: DType) -> bool:
+    """Floats and integers of up to 16 bits; wider integers and booleans index and steer."""
+    if dtype.is_float:
+        return True
+    return dtype.is_integer and dtype.bits is not None and dtype.bits <= 16
+
+
+def _only_known_values(call: OpCall) -> bool:
+    """Shape arithmetic: every output's value is known, so no device computes it."""
+    outputs = call.outputs
+    return bool(outputs) and all(info.constant for info in outputs) and not call.bodies
+
+
+def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
+    """(cost, status, note) of a call by its operator's rule; the cost is kept with the call."""
+    operator = call.operator
+    if call.problem:
+        return None, Status.UNKNOWN, call.problem
+    if operator is None or operator.cost_rule is None:
+        name = f"{call.node.domain}.{call.op_type}" if call.node.domain else call.op_type
+        return None, Status.UNKNOWN, f"no formula is known for operator {name}"
+    try:
+        if call.cost is None:
+            call.cost = operator.cost_rule(call)
+        cost = call.cost
+    except Undetermined as answer:
+        return None, Status.UNKNOWN, call.reason or str(answer)
+    except (Impossible, *MALFORMED) as error:
+        return None, Status.UNKNOWN, f"its formula cannot be applied: {error:.200}"
+    if not cost.flops and operator.free:
+        return cost, Status.FREE, cost.note or operator.free
+    return cost, Status.COUNTED, cost.note
+
+
+def _made(
+    node: Node,
+    call: OpCall,
+    status: Status,
+    cost: OpCost | None,
+    weights: Mapping[object, Constant],
+    note: str,
+) -> NodeCost:
+    folded = status is Status.FOLDED
+    inputs, reads, outputs = (0, 0, 0) if folded else _traffic(node, call, cost)
+    parameters = weight_bytes = 0
+    for constant in weights.values():
+        parameters += math.prod(constant.shape)
+        weight_bytes += constant.stored_bytes or 0
+    first = next((info.dtype for info in call.inputs if info is not None), None)
+    return NodeCost(
+        node,
+        call,
+        status,
+        None if cost is None else cost.macs,
+        None if cost is None else cost.flops,
+        None if cost is None else cost.transcendentals,
+        parameters,
+        weight_bytes,
+        inputs,
+        reads,
+        outputs,
+        (cost.compute_dtype if cost is not None else None) or first,
+        note,
+    )
+
+
+def _traffic(
+    node: Node, call: OpCall, cost: OpCost | None
+) -> tuple[int | None, int | None, int | None]:
+    """Compulsory bytes: (activations read, constants read, written); None where unknown."""
+    reads = (cost.reads if cost is not None else None) or {}
+    writes = (cost.writes if cost is not None else None) or {}
+    control = call.operator.control if call.operator is not None else ()
+    seen: set[str] = set()
+    activations: int | None = 0
+    constants: int | None = 0
+    for position, name in enumerate(node.inputs):
+        info = call.inputs[position]
+        if not name or info is None or name in seen or position in control:
+            continue
+        seen.add(name)
+        nbytes = reads[position] if position in reads else info.nbytes
+        if info.constant:
+            constants = None if nbytes is None or constants is None else constants + nbytes
+        else:
+            activations = None if nbytes is None or activations is None else activations + nbytes
+    written: int | None = 0
+    for position, name in enumerate(node.outputs):
+        if not name:
+            continue
+        known = call.outputs[position].nbytes if position < len(call.outputs) else None
+        nbytes = writes.get(position, known)
+        written = None if nbytes is None or written is None else written + nbytes
+    return activations, constants, written
+
+
+Sums = tuple[int, int, int, int | None, int | None, int | None]
+
+
+def _body_sum(body: BodyCost) -> Sums:
+    """Work and traffic of all trips; unknown nodes leave lower bounds."""
+    nodes, trips = body.cost.nodes, body.trips
+    return (
+        trips * sum(n.macs or 0 for n in nodes),
+        trips * sum(n.flops or 0 for n in nodes),
+        trips * sum(n.transcendentals or 0 for n in nodes),
+        trips * sum(n.input_bytes or 0 for n in nodes),
+        trips * sum(n.weight_read_bytes or 0 for n in nodes),
+        trips * sum(n.output_bytes or 0 for n in nodes),
+    )
+
+
+def _all_of(values: list[int | None]) -> int:
+    return sum(value or 0 for value in values)
+
+
+def _one_of(values: list[int | None]) -> int:
+    known = [value or 0 for value in values]
+    return interval(lower(smallest(*known)), upper(largest(*known)))
+
+
+def _main_dtype(bodies: tuple[BodyCost, ...]) -> DType | None:
+    """The type most of the bodies' multiply-accumulates have."""
+    work: Counter[DType] = Counter()
+    for body in bodies:
+        for node in body.cost.nodes:
+            if node.compute_dtype is not None:
+                work[node.compute_dtype] += int(node.macs or 0) + 1
+    return work.most_common(1)[0][0] if work else None
+
+
+def _weight(constant: Constant, role: Role) -> Weight:
+    elements = math.prod(constant.shape)
+    return Weight(constant, role, elements if role is Role.WEIGHT else 0, constant.stored_bytes)
+
+
+def total(cost: GraphCost) -> Totals:
+    """Sums over a model."""
+    nodes = cost.nodes
+    macs = sum(node.macs or 0 for node in nodes)
+    flops = sum(node.flops or 0 for node in nodes)
+    by_dtype: Counter[str] = Counter()
+    _add_macs_by_dtype(cost, 1, by_dtype)
+    weights = [w for w in cost.weights if w.role is Role.WEIGHT]
+    return Totals(
+        macs=macs,
+        macs_min=lower(macs),
+        flops=flops,
+        flops_min=lower(flops),
+        transcendentals=sum(node.transcendentals or 0 for node in nodes),
+        macs_by_dtype=dict(sorted(by_dtype.items())),
+        parameters=sum(w.parameters for w in weights),
+        weight_bytes=sum(w.stored_bytes or 0 for w in weights),
+        quantization_bytes=_bytes_of(cost, Role.QUANTIZATION),
+        control_bytes=_bytes_of(cost, Role.CONTROL),
+        unused_parameters=sum(
+            math.prod(w.constant.shape) for w in cost.weights if w.role is Role.UNUSED
+        ),
+        nonzero_parameters=sum(
+            w.parameters if w.constant.nonzeros is None else w.constant.nonzeros for w in weights
+        ),
+        traffic_bytes=sum(
+            (n.input_bytes or 0) + (n.weight_read_bytes or 0) + (n.output_bytes or 0) for n in nodes
+        ),
+        is_lower_bound=any(
+            n.status is Status.UNKNOWN or n.traffic_bytes is None for n in nodes
+        ),
+        is_upper_bound=not (is_exact(macs) and is_exact(flops)),
+        per_trip=any(body.per_trip for _, body in each_body(cost)),
+    )
+
+
+def _bytes_of(cost: GraphCost, role: Role) -> int:
+    return sum(w.stored_bytes or 0 for w in cost.weights if w.role is role)
+
+
+def _add_macs_by_dtype(cost: GraphCost, trips: int, by_dtype: Counter[str]) -> None:
+    for node in cost.nodes:
+        if node.bodies:
+            for body in node.bodies:
+                _add_macs_by_dtype(body.cost, trips * body.trips, by_dtype)
+        elif node.macs:
+            label = node.compute_dtype.label if node.compute_dtype is not None else "unknown"
+            by_dtype[label] += trips * node.macs
+
+
+def each_body(cost: GraphCost) -> Iterator[tuple[NodeCost, BodyCost]]:
+    """Every body at any depth, with the node that runs it."""
+    for node in cost.nodes:
+        for body in node.bodies:
+            yield node, body
+            yield from each_body(body.cost)
+
+
+def coverage(cost: GraphCost) -> Coverage:
+    """How many nodes, bodies included, have a cost."""
+    counts: Counter[Status] = Counter()
+    sources: Counter[str] = Counter()
+    unknown: dict[str, tuple[int, str]] = {}
+    graphs = [cost, *(body.cost for _, body in each_body(cost))]
+    for node in (node for graph in graphs for node in graph.nodes):
+        counts[node.status] += 1
+        operator = node.call.operator
+        sources[operator.source if operator is not None else "none"] += 1
+        if node.status is Status.UNKNOWN and not node.bodies:
+            name = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+            seen, reason = unknown.get(name, (0, node.note))
+            unknown[name] = (seen + 1, reason)
+    return Coverage(
+        nodes=sum(counts.values()),
+        counted=counts[Status.COUNTED],
+        free=counts[Status.FREE],
+        folded=counts[Status.FOLDED],
+        unknown=unknown,
+        by_source=dict(sources),
+    )

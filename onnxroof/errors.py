@@ -1,0 +1,161 @@
+"""Every error a user can meet, with its exit code; messages say what, where and what to do.
+
+Unknown operators, unresolved shapes and missing peaks are not errors: they are data in the
+result. An error means that no honest answer exists for the input as given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST_NAME = 200
+"""Names come from files; a longer one is cut in messages."""
+
+
+def quoted(name: str) -> str:
+    """A name from a file, quoted, control characters escaped, cut to a sane length."""
+    shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
+    return "'" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown) + "'"
+
+
+class OnnxroofError(Exception):
+    """Base of every error raised on purpose; `exit_code` is the command line's answer."""
+
+    exit_code = 1
+
+
+class UsageError(OnnxroofError):
+    """An option that cannot be understood."""
+
+    exit_code = 2
+
+
+class ModelError(OnnxroofError):
+    """Something is wrong with the model file."""
+
+    exit_code = 3
+
+
+class ModelUnreadableError(ModelError):
+    """The file cannot be read or is not an ONNX model."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class InvalidGraphError(ModelError):
+    """The file is an ONNX model, but its graph breaks a rule no reader can repair."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class ShapeError(OnnxroofError):
+    """Shapes that cannot be."""
+
+    exit_code = 4
+
+
+class UnboundDimensionError(ShapeError):
+    """Free dimensions of the graph inputs that nobody bound."""
+
+    def __init__(self, dims: Sequence[tuple[str, str]]) -> None:
+        """Take (name of the dimension, flag that binds it) pairs."""
+        names = ", ".join(quoted(name) for name, _ in dims)
+        flags = " ".join(dict.fromkeys(flag for _, flag in dims))
+        super().__init__(f"free dimensions without a size: {names}; bind them, for example: {flags}")
+        self.dims = tuple(dims)
+
+
+class UnknownDimensionError(ShapeError):
+    """A binding for a dimension or input that the model does not have."""
+
+    def __init__(self, kind: str, name: str, close_matches: Sequence[str], known: Sequence[str]):
+        hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
+        listed = ", ".join(quoted(k) for k in known) or "none"
+        super().__init__(f"the model has no {kind} named {quoted(name)}{hint} (it has: {listed})")
+        self.name = name
+        self.close_matches = tuple(close_matches)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """One node that cannot be: its name, operator, inputs as text and the reason."""
+
+    node: str
+    op_type: str
+    inputs: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"node {quoted(self.node)} ({self.op_type}) with inputs {self.inputs}: {self.reason}"
+
+
+class ShapeMismatchError(ShapeError):
+    """Nodes whose inputs contradict the operator's text."""
+
+    def __init__(self, problems: Sequence[NodeProblem]) -> None:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+        self.problems = tuple(problems)
+
+
+class ProfileError(OnnxroofError):
+    """Something is wrong with a hardware profile."""
+
+    exit_code = 5
+
+
+class UnknownProfileError(ProfileError):
+    """No shipped profile has this name."""
+
+    def __init__(self, name: str, close_matches: Sequence[str], available: Sequence[str]) -> None:
+        hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
+        super().__init__(
+            f"no hardware profile named {quoted(name)}{hint} Available: {', '.join(available)};"
+            " or give the path of a YAML file of your own"
+        )
+        self.name = name
+        self.close_matches = tuple(close_matches)
+        self.available = tuple(available)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileProblem:
+    """One thing wrong in a profile: the dotted path of the key and what to do."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class InvalidProfileError(ProfileError):
+    """A hardware profile that cannot be used; lists every problem at once."""
+
+    def __init__(self, path: str, problems: Sequence[ProfileProblem]) -> None:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
+        super().__init__(f"{path}: {count}{listed}")
+        self.path = path
+        self.problems = tuple(problems)
+
+
+class UnsupportedOperatorError(OnnxroofError):
+    """Operators without a formula; raised only when the caller asked for strictness."""
+
+    exit_code = 1
+
+    def __init__(self, operators: Sequence[str], reasons: Sequence[str] = ()) -> None:
+        detail = "; ".join(reasons) if reasons else ", ".join(operators)
+        super().__init__(f"not everything could be counted: {detail}")
+        self.operators = tuple(operators)

@@ -1,0 +1,488 @@
+"""First stage, second half: ModelProto → `Graph`, with functions expanded and nodes in order.
+
+The only reader of protobuf messages besides `load` (files) and `ops.fallback` (schemas). Model-
+local functions are expanded in place: their inner names get the caller's name in front, and the
+call stays visible as the scope of the nodes it became. Constant nodes become constants, as
+initializers are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxroof.errors import InvalidGraphError, quoted
+from onnxroof.graph.order import Draft, in_order
+from onnxroof.graph.types import (
+    DTYPE_BY_CODE,
+    AttributeValue,
+    Constant,
+    Graph,
+    GraphInput,
+    Node,
+    SymbolicDim,
+    ValueType,
+)
+from onnxroof.graph.values import decode_numbers
+from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx
+    from numpy.typing import NDArray
+
+    from onnxroof.graph.types import DType, Payload
+
+MOST_NODES = 2_000_000
+"""Functions that call functions can expand without end; beyond this the file is refused."""
+
+_DEEPEST_CALL = 64
+_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
+_TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
+_EXTERNAL = 1
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_NAMESPACE = "namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where the conversion stands: names and attributes of the function call around a node."""
+
+    opsets: Mapping[str, int]
+    rename: dict[str, str] | None = None
+    prefix: str = ""
+    scope: str = ""
+    attributes: Mapping[str, onnx.AttributeProto] | None = None
+    depth: int = 0
+
+    def name(self, inner: str) -> str:
+        """The name in the expanded graph of a name in the function's body."""
+        if self.rename is None or not inner:
+            return inner
+        known = self.rename.get(inner)
+        if known is None:
+            known = self.rename[inner] = f"{self.prefix}/{inner}"
+        return known
+
+
+class Converter:
+    """Translates one ModelProto; collects assumptions and external files on the way."""
+
+    def __init__(self, proto: onnx.ModelProto, payloads: tuple[Payload, ...]) -> None:
+        self.assumptions: list[str] = []
+        self.opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
+        self._proto = proto
+        self._payloads = payloads
+        self._functions = {
+            (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
+        }
+        self._external: dict[str, None] = {}
+        self._function_constants: dict[int, Constant] = {}
+        self._call_names: dict[str, int] = {}
+        self._node_count = 0
+
+    @property
+    def external_files(self) -> tuple[str, ...]:
+        """Names of the external data files, in order of first use."""
+        return tuple(self._external)
+
+    def main_graph(self) -> Graph:
+        """The model's graph."""
+        graph = self._graph(self._proto.graph, _Frame(self.opsets), outermost=True)
+        if graph.captures:
+            name = graph.captures[0]
+            reader = next(node for node in graph.nodes if name in _reads(node))
+            raise InvalidGraphError(
+                f"node {quoted(reader.label)} ({reader.op_type})",
+                f"reads tensor {quoted(name)}, which no node, input or initializer provides",
+            )
+        return graph
+
+    # -- graphs ----------------------------------------------------------------------------
+
+    def _graph(self, proto: onnx.GraphProto, frame: _Frame, *, outermost: bool = False) -> Graph:
+        constants: dict[str, Constant] = {}
+        for tensor in proto.initializer:
+            constant = self._constant(tensor, frame.name(tensor.name), "initializer")
+            constants[constant.name] = constant
+        for sparse in proto.sparse_initializer:
+            constant = self._sparse(sparse, frame.name(sparse.values.name), "initializer")
+            constants[constant.name] = constant
+        inputs = tuple(
+            GraphInput(frame.name(value.name), value_type(value.type, value.name))
+            for value in proto.input
+            if frame.name(value.name) not in constants
+        )
+        if outermost and len(inputs) < len(proto.input) and self._proto.ir_version < 4:
+            self.assumptions.append(
+                "initializers that this old file also lists as inputs are weights, not inputs"
+            )
+        drafts: list[Draft] = []
+        for node in proto.node:
+            self._emit(node, frame, drafts, constants)
+        outputs = tuple(frame.name(value.name) for value in proto.output)
+        defined = {graph_input.name for graph_input in inputs} | constants.keys()
+        ordered, captures, was_sorted = in_order(drafts, defined, outputs)
+        if not was_sorted:
+            where = "the graph" if outermost else f"subgraph {quoted(proto.name)}"
+            self.assumptions.append(
+                f"nodes of {where} were not topologically sorted; a stable sort put them in order"
+            )
+        return Graph(
+            name=proto.name,
+            nodes=tuple(
+                Node(index, *draft.fields) for index, draft in enumerate(ordered)
+            ),
+            inputs=inputs,
+            outputs=outputs,
+            constants=constants,
+            declared=_Declared((*proto.value_info, *proto.output), frame),
+            captures=captures,
+        )
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        proto: onnx.NodeProto,
+        frame: _Frame,
+        drafts: list[Draft],
+        constants: dict[str, Constant],
+    ) -> None:
+        """Append the drafts of one node: itself, or the body of the function it calls."""
+        domain = _domain(proto.domain)
+        op_type = proto.op_type
+        if op_type == "Constant" and not domain:
+            constant = self._constant_node(proto, frame)
+            constants[constant.name] = constant
+            return
+        if self._functions:
+            key = (domain, op_type, getattr(proto, "overload", ""))
+            function = self._functions.get(key)
+            if function is not None:
+                self._inline(proto, function, frame, drafts, constants)
+                return
+        opset = frame.opsets.get(domain)
+        if opset is None:
+            raise InvalidGraphError(
+                f"node {quoted(proto.name or op_type)} ({op_type})",
+                f"its domain {quoted(domain or 'ai.onnx')} has no opset import; "
+                "add the domain to the model's opset_import",
+            )
+        self._node_count += 1
+        if self._node_count > MOST_NODES:
+            raise InvalidGraphError("the graph", f"expands to more than {MOST_NODES} nodes")
+        name, scope = proto.name, _scope(proto)
+        if frame.rename is None:
+            inputs, outputs = tuple(proto.input), tuple(proto.output)
+        else:
+            inputs = tuple(map(frame.name, proto.input))
+            outputs = tuple(map(frame.name, proto.output))
+            name = f"{frame.prefix}/{name or op_type}"
+            scope = f"{frame.scope}/{scope}".rstrip("/")
+        attributes, subgraphs = (), ()
+        if proto.attribute:
+            attributes, subgraphs = self._attributes(proto.attribute, frame)
+        drafts.append(
+            Draft((name, domain, op_type, opset, inputs, outputs, attributes, subgraphs, scope))
+        )
+
+    def _inline(
+        self,
+        call: onnx.NodeProto,
+        function: onnx.FunctionProto,
+        frame: _Frame,
+        drafts: list[Draft],
+        constants: dict[str, Constant],
+    ) -> None:
+        """Expand a call of a model-local function."""
+        if frame.depth >= _DEEPEST_CALL:
+            raise InvalidGraphError(
+                f"function {quoted(function.name)}",
+                f"calls nest deeper than {_DEEPEST_CALL} (does it call itself?)",
+            )
+        label = frame.prefix + "/" * bool(frame.prefix) + (call.name or call.op_type)
+        seen = self._call_names[label] = self._call_names.get(label, 0) + 1
+        if seen > 1 or not call.name:
+            label = f"{label}#{seen}"
+        rename = dict.fromkeys(function.input, "")
+        rename |= {formal: frame.name(a) for formal, a in zip(function.input, call.input)}  # noqa: B905
+        for formal, actual in zip(function.output, call.output, strict=False):
+            if actual:
+                rename[formal] = frame.name(actual)
+        given = {a.name: _resolve(a, frame) for a in function.attribute_proto}
+        given |= {a.name: _resolve(a, frame) for a in call.attribute}
+        inner = _Frame(
+            opsets={**frame.opsets, **{_domain(o.domain): o.version for o in function.opset_import}},
+            rename=rename,
+            prefix=label,
+            scope="/".join(filter(None, (frame.scope, _scope(call), call.name or call.op_type))),
+            attributes={name: value for name, value in given.items() if value is not None},
+            depth=frame.depth + 1,
+        )
+        for node in function.node:
+            self._emit(node, inner, drafts, constants)
+
+    def _attributes(
+        self, protos: onnx.AttributeProto, frame: _Frame
+    ) -> tuple[tuple[tuple[str, AttributeValue], ...], tuple[tuple[str, Graph], ...]]:
+        attributes: list[tuple[str, AttributeValue]] = []
+        subgraphs: list[tuple[str, Graph]] = []
+        for proto in protos:
+            name, resolved = proto.name, proto
+            if frame.attributes is not None:
+                found = _resolve(proto, frame)
+                if found is None:
+                    continue
+                resolved = found
+            kind = resolved.type or _guessed_type(resolved)
+            if kind == _INT:
+                attributes.append((name, resolved.i))
+            elif kind == _INTS:
+                attributes.append((name, tuple(resolved.ints)))
+            elif kind == _GRAPH:
+                subgraphs.append((name, self._graph(resolved.g, frame)))
+            elif kind == _GRAPHS:
+                subgraphs.extend((name, self._graph(graph, frame)) for graph in resolved.graphs)
+            else:
+                attributes.append((name, self._plain_attribute(resolved, kind)))
+        return tuple(attributes), tuple(subgraphs)
+
+    def _plain_attribute(self, proto: onnx.AttributeProto, kind: int) -> AttributeValue:
+        readers = {
+            _FLOAT: lambda: proto.f,
+            _STRING: lambda: _text(proto.s),
+            _TENSOR: lambda: self._constant(proto.t, proto.name, "attribute"),
+            _FLOATS: lambda: tuple(proto.floats),
+            _STRINGS: lambda: tuple(map(_text, proto.strings)),
+            _TENSORS: lambda: tuple(self._constant(t, proto.name, "attribute") for t in proto.tensors),
+            _SPARSE: lambda: self._sparse(proto.sparse_tensor, proto.name, "attribute"),
+            _SPARSES: lambda: tuple(
+                self._sparse(t, proto.name, "attribute") for t in proto.sparse_tensors
+            ),
+            _TYPE: lambda: value_type(proto.tp, proto.name),
+            _TYPES: lambda: tuple(value_type(tp, proto.name) for tp in proto.type_protos),
+        }
+        reader = readers.get(kind)
+        return reader() if reader is not None else ()
+
+    # -- tensors ---------------------------------------------------------------------------
+
+    def _constant_node(self, proto: onnx.NodeProto, frame: _Frame) -> Constant:
+        name = frame.name(proto.output[0]) if proto.output else ""
+        attribute = next((_resolve(a, frame) for a in proto.attribute if a.name.startswith(("value", "sparse"))), None)
+        if not name or attribute is None:
+            raise InvalidGraphError(
+                f"Constant node {quoted(proto.name or name)}", "has no output or no value"
+            )
+        known = self._function_constants.get(id(attribute)) if frame.depth else None
+        if known is not None:
+            return known.renamed(name)
+        kind = attribute.type or _guessed_type(attribute)
+        if kind == _TENSOR:
+            constant = self._constant(attribute.t, name, "Constant")
+        elif kind == _SPARSE:
+            constant = self._sparse(attribute.sparse_tensor, name, "Constant")
+        else:
+            constant = _scalar_constant(attribute, kind, name)
+        if frame.depth:
+            self._function_constants[id(attribute)] = constant
+        return constant
+
+    def _constant(self, proto: onnx.TensorProto, name: str, origin: str) -> Constant:
+        dtype = _dtype(proto.data_type, name)
+        shape = tuple(proto.dims)
+        elements = math.prod(shape)
+        if elements < 0 or (shape and min(shape) < 0):
+            raise InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+        stored_bytes = dtype.nbytes(elements)
+        raw = value = payload = None
+        if proto.external_data:
+            payload = self._payload(proto, name)
+        if payload is None and stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
+            if proto.HasField("raw_data"):
+                raw = proto.raw_data
+            else:
+                value = _typed_data(proto, dtype, shape)
+        if payload is not None and payload.encoding == "raw" and payload.length_bytes not in (None, stored_bytes):
+            self.assumptions.append(
+                f"tensor {quoted(name)} holds {payload.length_bytes} bytes where its shape and "
+                f"type need {stored_bytes}; its shape was believed"
+            )
+        return Constant(
+            name, dtype, shape, stored_bytes, raw=raw, value=value, payload=payload, origin=origin
+        )
+
+    def _sparse(self, proto: onnx.SparseTensorProto, name: str, origin: str) -> Constant:
+        """A sparse tensor: stored bytes are those of its values and its int64 indices."""
+        values = self._constant(proto.values, name, origin)
+        indices = self._constant(proto.indices, name, origin)
+        stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
+        return Constant(
+            name,
+            values.dtype,
+            tuple(proto.dims),
+            stored,
+            payload=values.payload,
+            nonzeros=math.prod(values.shape),
+            origin=origin,
+        )
+
+    def _payload(self, proto: onnx.TensorProto, name: str) -> Payload | None:
+        from onnxroof.graph.types import Payload
+
+        entries = {entry.key: entry.value for entry in proto.external_data}
+        if PAYLOAD_KEY in entries:
+            index = int(entries[PAYLOAD_KEY]) if entries[PAYLOAD_KEY].isdecimal() else -1
+            return self._payloads[index] if 0 <= index < len(self._payloads) else None
+        if proto.data_location != _EXTERNAL:
+            return None
+        location = entries.get("location", "")
+        _refuse_escape(location, name)
+        self._external.setdefault(location)
+        offset, length = entries.get("offset", "0"), entries.get("length", "")
+        return Payload(
+            location,
+            int(offset) if offset.isdecimal() else 0,
+            int(length) if length.isdecimal() else None,
+        )
+
+
+# -- helpers ---------------------------------------------------------------------------------
+
+
+def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
+    """A declared type. An unnamed or negative dimension becomes a fresh SymbolicDim."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type" or kind == "sparse_tensor_type":
+        tensor = getattr(proto, kind)
+        dtype = DTYPE_BY_CODE.get(tensor.elem_type)
+        if not tensor.HasField("shape"):
+            return ValueType("tensor", dtype)
+        dims: list[int | SymbolicDim] = []
+        for axis, dim in enumerate(tensor.shape.dim):
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                dims.append(dim.dim_value)
+            elif dim.dim_param:
+                dims.append(SymbolicDim(dim.dim_param))
+            else:
+                dims.append(SymbolicDim(f"?{name}.{axis}", named=False))
+        return ValueType("tensor", dtype, tuple(dims))
+    if kind in ("sequence_type", "optional_type"):
+        return ValueType(kind[:-5], element=value_type(getattr(proto, kind).elem_type, name))
+    if kind == "map_type":
+        return ValueType("map", element=value_type(proto.map_type.value_type, name))
+    return ValueType("opaque")
+
+
+class _Declared(Mapping[str, ValueType]):
+    """The file's value_info, read when somebody asks: few models ever need it."""
+
+    def __init__(self, protos: tuple[onnx.ValueInfoProto, ...], frame: _Frame) -> None:
+        self._protos = protos
+        self._frame = frame
+        self._index: dict[str, onnx.ValueInfoProto] | None = None
+
+    def _by_name(self) -> dict[str, onnx.ValueInfoProto]:
+        if self._index is None:
+            self._index = {self._frame.name(proto.name): proto for proto in self._protos}
+        return self._index
+
+    def __getitem__(self, name: str) -> ValueType:
+        return value_type(self._by_name()[name].type, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name())
+
+    def __len__(self) -> int:
+        return len(self._by_name())
+
+    def __reduce__(self) -> tuple[type[dict[str, ValueType]], tuple[dict[str, ValueType]]]:
+        return (dict, (dict(self),))
+
+
+def _domain(domain: str) -> str:
+    """The default domain has two spellings; "" is ours."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _dtype(code: int, name: str) -> DType:
+    dtype = DTYPE_BY_CODE.get(code)
+    if dtype is None:
+        raise InvalidGraphError(f"tensor {quoted(name)}", f"has an unknown element type ({code})")
+    return dtype
+
+
+def _reads(node: Node) -> set[str]:
+    return {*node.inputs, *(name for _, graph in node.subgraphs for name in graph.captures)}
+
+
+def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto | None:
+    """The attribute itself, or for a reference the caller's attribute; None when not given."""
+    if not proto.ref_attr_name:
+        return proto
+    return None if frame.attributes is None else frame.attributes.get(proto.ref_attr_name)
+
+
+def _guessed_type(proto: onnx.AttributeProto) -> int:
+    """Files older than IR 3 may leave the attribute type out: the field that is set tells it."""
+    for kind, field in ((_FLOAT, "f"), (_INT, "i"), (_STRING, "s"), (_TENSOR, "t"), (_GRAPH, "g")):
+        if proto.HasField(field):
+            return kind
+    for kind, field in ((_FLOATS, "floats"), (_INTS, "ints"), (_STRINGS, "strings")):
+        if len(getattr(proto, field)):
+            return kind
+    return _INTS
+
+
+def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Constant:
+    """A Constant node whose value is a plain number, list of numbers or text."""
+    import numpy as np
+
+    if kind in (_STRING, _STRINGS):
+        shape = () if kind == _STRING else (len(attribute.strings),)
+        return Constant(name, _dtype(8, name), shape, None, origin="Constant")
+    number = {_FLOAT: "f", _INT: "i", _FLOATS: "floats", _INTS: "ints"}.get(kind, "ints")
+    is_float = kind in (_FLOAT, _FLOATS)
+    value = np.array(getattr(attribute, number), dtype=np.float32 if is_float else np.int64)
+    if kind in (_FLOATS, _INTS):
+        value = value.reshape(-1)
+    dtype = _dtype(1 if is_float else 7, name)
+    return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
+
+
+def _typed_data(
+    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...]
+) -> NDArray[np.generic] | None:
+    for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
+        numbers = getattr(proto, field)
+        if len(numbers):
+            return decode_numbers(list(numbers), dtype, shape)
+    return decode_numbers([], dtype, shape) if 0 in shape else None
+
+
+def _refuse_escape(location: str, name: str) -> None:
+    """External data must lie in the model's folder or below it."""
+    parts = location.replace("\\", "/").split("/")
+    if not location or ".." in parts or parts[0] == "" or ":" in parts[0]:
+        raise InvalidGraphError(
+            f"tensor {quoted(name)}",
+            f"its external data path {quoted(location)} leaves the model's folder; "
+            "refused (move the file beside the model and write a relative path)",
+        )
+
+
+def _scope(proto: onnx.NodeProto) -> str:
+    """The module path an exporter left in the node's metadata or in its name."""
+    if proto.metadata_props:
+        for entry in proto.metadata_props:
+            if entry.key == _NAME_SCOPES:
+                modules = entry.value.strip("[]").replace("'", "").split(", ")
+                return modules[-2].replace(".", "/") if len(modules) > 1 else ""
+    return proto.name.rpartition("/")[0].lstrip("/")

@@ -1,0 +1,127 @@
+"""First stage: an ONNX file, bytes or ModelProto → `Model`.
+
+Weight payloads never enter (see `wire`); external data files are never opened. What files in the
+wild do wrong and a reader can repair is repaired and said in `Model.assumptions`: nodes out of
+order, initializers listed as inputs. What cannot be repaired is an error that names the culprit.
+Model-local functions are expanded by `onnxroof.graph.convert`, which does the translation.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxroof.errors import InvalidGraphError, ModelUnreadableError
+from onnxroof.graph.types import Model
+from onnxroof.graph.wire import WireError, skeleton
+
+if TYPE_CHECKING:
+    import onnx
+
+    from onnxroof.graph.types import Payload
+
+    ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto
+
+_MEMORY_NAME = "<model in memory>"
+
+_LOOKS_LIKE = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the model itself: fetch it with git lfs"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?), not an ONNX model"),
+    (b"\x1f\x8b", "gzip-compressed: unpack it first"),
+    (b"\x89HDF", "an HDF5 file, not an ONNX model"),
+)
+
+
+def load_model(source: ModelSource) -> Model:
+    """Read a model without its weights.
+
+    Args:
+        source: Path of the file, its bytes, or a ModelProto (which is not modified).
+
+    Raises:
+        ModelUnreadableError: The file cannot be read or is not an ONNX model.
+        InvalidGraphError: The graph is cyclic, uses an undefined tensor or a domain that is not
+            imported, or names an external file outside the model's folder.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _from_buffer(memoryview(source), None)
+    if isinstance(source, str | os.PathLike):
+        return _from_file(os.fspath(source))
+    if hasattr(source, "graph") and hasattr(source, "ByteSize"):
+        return _translate(source, (), None, source.ByteSize())
+    raise ModelUnreadableError(
+        _MEMORY_NAME, f"expected a path, bytes or a ModelProto, got {type(source).__name__}"
+    )
+
+
+def _from_file(path: str) -> Model:
+    try:
+        with Path(path).open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                raise ModelUnreadableError(path, "the file is empty")
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                view = memoryview(mapped)
+                try:
+                    return _from_buffer(view, path)
+                finally:
+                    view.release()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelUnreadableError(path, f"cannot be read: {reason}") from None
+
+
+def _from_buffer(buffer: memoryview, path: str | None) -> Model:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    where = path or _MEMORY_NAME
+    head = bytes(buffer[:32])
+    for magic, what in _LOOKS_LIKE:
+        if head.startswith(magic):
+            raise ModelUnreadableError(where, what)
+    try:
+        stripped, payloads = skeleton(buffer)
+        proto = onnx.ModelProto.FromString(stripped)
+    except WireError as error:
+        raise ModelUnreadableError(where, str(error)) from None
+    except DecodeError:
+        raise ModelUnreadableError(where, "not an ONNX model: protobuf cannot parse it") from None
+    return _translate(proto, payloads, path, len(buffer))
+
+
+def _translate(
+    proto: onnx.ModelProto, payloads: tuple[Payload, ...], path: str | None, file_bytes: int
+) -> Model:
+    from onnxroof.graph.convert import Converter
+
+    where = path or _MEMORY_NAME
+    if not proto.HasField("graph"):
+        raise ModelUnreadableError(where, "not an ONNX model: it holds no graph")
+    if not proto.graph.node and not proto.graph.output:
+        raise InvalidGraphError(where, "the graph is empty: it has neither nodes nor outputs")
+    converter = Converter(proto, payloads)
+    graph = converter.main_graph()
+    assumptions = converter.assumptions
+    if path is not None:
+        assumptions = assumptions + _missing_files(Path(path).parent, converter.external_files)
+    return Model(
+        graph=graph,
+        opsets=converter.opsets,
+        ir_version=proto.ir_version,
+        producer=f"{proto.producer_name} {proto.producer_version}".strip(),
+        path=path,
+        file_bytes=file_bytes,
+        external_files=converter.external_files,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _missing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
+    return [
+        f"external data file {name!r} is missing; nothing that is counted needs it, "
+        "checks of weight values are skipped (external data missing; value checks skipped)"
+        for name in names
+        if not (folder / name).is_file()
+    ]

@@ -1,0 +1,266 @@
+"""What the file says, free of protobuf: element types, dimensions, constants, nodes, graphs.
+
+Made by `onnxroof.graph.load`; every later stage reads these and never changes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class DType(Enum):
+    """An ONNX element type: its code in the file, its short label, its bits per element.
+
+    `bits` is None for strings, whose size only the data tell.
+    """
+
+    FLOAT = (1, "fp32", 32)
+    UINT8 = (2, "uint8", 8)
+    INT8 = (3, "int8", 8)
+    UINT16 = (4, "uint16", 16)
+    INT16 = (5, "int16", 16)
+    INT32 = (6, "int32", 32)
+    INT64 = (7, "int64", 64)
+    STRING = (8, "string", None)
+    BOOL = (9, "bool", 8)
+    FLOAT16 = (10, "fp16", 16)
+    DOUBLE = (11, "fp64", 64)
+    UINT32 = (12, "uint32", 32)
+    UINT64 = (13, "uint64", 64)
+    COMPLEX64 = (14, "complex64", 64)
+    COMPLEX128 = (15, "complex128", 128)
+    BFLOAT16 = (16, "bf16", 16)
+    FLOAT8E4M3FN = (17, "fp8e4m3fn", 8)
+    FLOAT8E4M3FNUZ = (18, "fp8e4m3fnuz", 8)
+    FLOAT8E5M2 = (19, "fp8e5m2", 8)
+    FLOAT8E5M2FNUZ = (20, "fp8e5m2fnuz", 8)
+    UINT4 = (21, "uint4", 4)
+    INT4 = (22, "int4", 4)
+    FLOAT4E2M1 = (23, "fp4e2m1", 4)
+    FLOAT8E8M0 = (24, "fp8e8m0", 8)
+    UINT2 = (25, "uint2", 2)
+    INT2 = (26, "int2", 2)
+    FLOAT6E2M3 = (27, "fp6e2m3", 6)
+    FLOAT6E3M2 = (28, "fp6e3m2", 6)
+
+    __hash__ = object.__hash__
+    """Members are single objects; the inherited hash by name costs a call per memo look-up."""
+
+    def __init__(self, code: int, label: str, bits: int | None) -> None:
+        self.code = code
+        self.label = label
+        self.bits = bits
+        self.is_float = label.startswith(("fp", "bf"))
+        self.is_integer = label.startswith(("int", "uint"))
+
+    def nbytes(self, elements: int) -> int | None:
+        """Bytes of `elements` packed elements, rounded up per tensor; None for strings."""
+        bits = self.bits
+        if bits is None:
+            return None
+        return elements * (bits // 8) if bits % 8 == 0 else -(-elements * bits // 8)
+
+
+DTYPE_BY_CODE: Mapping[int, DType] = {member.code: member for member in DType}
+"""ONNX TensorProto.DataType → DType."""
+
+DTYPE_BY_LABEL: Mapping[str, DType] = {member.label: member for member in DType}
+"""Our label → DType."""
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicDim:
+    """A dimension the file leaves open. `named` is False for one without a name of its own."""
+
+    name: str
+    named: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Dim = int | SymbolicDim
+DeclaredShape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A declared type: a tensor, or a sequence, optional or map around one.
+
+    `kind` is "tensor", "sequence", "optional", "map" or "opaque"; `element` is the type inside a
+    sequence, optional or map. `shape` is None when not even the rank is declared.
+    """
+
+    kind: str
+    dtype: DType | None = None
+    shape: DeclaredShape | None = None
+    element: ValueType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """A run-time input of a graph (initializers that old files list as inputs are not)."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Where the bytes of a tensor lie, for the weight lint; never read to count.
+
+    `file` is None for the model file itself, else the external data file's path as written.
+    `encoding` is "raw" (little-endian elements) or the typed protobuf field ("float_data", …).
+    """
+
+    file: str | None
+    offset_bytes: int
+    length_bytes: int | None
+    encoding: str = "raw"
+
+
+class Constant:
+    """An initializer, Constant node or tensor attribute: type, dimensions and where its bytes are.
+
+    Attributes:
+        name: The tensor's name.
+        dtype: Element type.
+        shape: Dimensions; all exact.
+        stored_bytes: Bytes as stored: packed, or values and indices of a sparse tensor;
+            None for strings.
+        payload: Where the bytes lie when they were left in the file.
+        nonzeros: Stored elements of a sparse tensor; None for a dense one.
+        origin: "initializer", "Constant" or "attribute".
+        identity: Equal for names that share one stored tensor, which is then counted once.
+    """
+
+    __slots__ = (
+        "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin", "payload", "shape",
+        "stored_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        shape: tuple[int, ...],
+        stored_bytes: int | None,
+        *,
+        raw: bytes | None = None,
+        value: NDArray[np.generic] | None = None,
+        payload: Payload | None = None,
+        nonzeros: int | None = None,
+        origin: str = "initializer",
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.stored_bytes = stored_bytes
+        self.payload = payload
+        self.nonzeros = nonzeros
+        self.origin = origin
+        self.identity: object = self
+        self._raw = raw
+        self._value = value
+
+    @property
+    def value(self) -> NDArray[np.generic] | None:
+        """The elements of a tiny tensor kept in the graph; None for anything larger."""
+        if self._value is None and self._raw is not None:
+            from onnxroof.graph.values import decode_raw
+
+            self._value = decode_raw(self._raw, self.dtype, self.shape)
+            self._raw = None
+        return self._value
+
+    @property
+    def may_have_value(self) -> bool:
+        """Whether the elements were kept with the graph."""
+        return self._value is not None or self._raw is not None
+
+    def renamed(self, name: str) -> Constant:
+        """The same stored tensor under the name a further call of its function gives it."""
+        copy = Constant(
+            name, self.dtype, self.shape, self.stored_bytes, raw=self._raw, value=self._value,
+            payload=self.payload, nonzeros=self.nonzeros, origin=self.origin,
+        )  # fmt: skip
+        copy.identity = self.identity
+        return copy
+
+    def __repr__(self) -> str:
+        return f"Constant({self.name!r}, {self.dtype.label}, {self.shape})"
+
+
+AttributeValue = (
+    float | int | str | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
+    | Constant | tuple[Constant, ...] | ValueType | tuple[ValueType, ...]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator call.
+
+    `index` is its position in execution order within its graph, its identity everywhere, since
+    names may be empty or repeat. An absent optional input or output is "". `scope` is the module
+    path the exporter recorded ("encoder/layer.0/attention"), "" when there is none.
+    """
+
+    index: int
+    name: str
+    domain: str
+    op_type: str
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[tuple[str, AttributeValue], ...]
+    subgraphs: tuple[tuple[str, Graph], ...]
+    scope: str
+
+    @property
+    def label(self) -> str:
+        """The name, or for a nameless node its operator and position, e.g. "Relu#12"."""
+        return self.name or f"{self.op_type}#{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph or the body of a control-flow operator, nodes in execution order.
+
+    `captures` are the names a body reads from the graphs around it. `declared` are the file's
+    value_info types, consulted only past an operator nobody knows.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[GraphInput, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Constant]
+    declared: Mapping[str, ValueType]
+    captures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded model file.
+
+    `file_bytes` is the size of the model file, `external_files` the data files it names (never
+    opened). `assumptions` are sentences about repairs made while loading.
+    """
+
+    graph: Graph
+    opsets: Mapping[str, int]
+    ir_version: int
+    producer: str
+    path: str | None
+    file_bytes: int
+    external_files: tuple[str, ...]
+    assumptions: tuple[str, ...] = field(default=())

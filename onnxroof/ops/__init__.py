@@ -1,0 +1,49 @@
+"""Operators: shape, value and cost rules side by side, one family a file.
+
+`load_rules` imports every family once and returns the filled registry; look-ups go through it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxroof.ops.registry import Registry
+
+FAMILIES = (
+    "convolution",
+    "matmul",
+    "attention",
+    "normalization",
+    "elementwise",
+    "activation",
+    "reduction",
+    "pooling",
+    "resize",
+    "movement",
+    "views",
+    "quantization",
+    "recurrent",
+    "control_flow",
+    "sequence",
+    "signal",
+    "generators",
+    "classical_ml",
+    "training",
+    "contrib",
+)
+
+
+@cache
+def load_rules() -> Registry:
+    """The registry with every built-in operator in it."""
+    for family in FAMILIES:
+        if find_spec(f"onnxroof.ops.{family}") is None:
+            continue
+        importlib.import_module(f"onnxroof.ops.{family}")
+    from onnxroof.ops.registry import default_registry
+
+    return default_registry

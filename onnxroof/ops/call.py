@@ -1,0 +1,333 @@
+"""What an operator's rules see and return: `TensorInfo`, `OpCall`, `OpCost`.
+
+A rule is a pure function of an `OpCall`: element types, shapes, attributes and the values of the
+few tiny tensors that control shapes. Two nodes with equal calls have equal results, so results are
+memoized by signature, within one model and across the candidates of a search.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from onnxroof.bounded import BoundedInt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from onnxroof.graph.types import AttributeValue, Constant, DType, Node
+    from onnxroof.ops.control_flow import Body
+    from onnxroof.ops.registry import Operator
+
+    Value = NDArray[np.generic]
+
+Shape = tuple[int, ...]
+T = TypeVar("T")
+
+
+class RuleError(Exception):
+    """Base of the two answers a rule can give instead of a result; never leaves the package."""
+
+
+class Undetermined(RuleError):  # noqa: N818 - an answer, not a failure
+    """The file alone does not tell; the message says what is missing."""
+
+
+class Impossible(RuleError):  # noqa: N818 - an answer, not a failure
+    """The inputs contradict the operator's text; the message says how."""
+
+
+class TensorInfo:
+    """What is known of one value before the model runs. Never changed after it is published.
+
+    Attributes:
+        dtype: Element type; None when unknown.
+        shape: Exact sizes, or `BoundedInt` where only bounds are known; None: not even the rank.
+        kind: "tensor", "sequence", "optional" or "map".
+        items: Elements of a sequence, when each is known.
+        element: What the elements of a sequence or optional have in common.
+        constant: Derived from constants alone: a runtime folds it before the first inference.
+        exact: No dimension is merely bounded.
+        key: Hashable signature (without the value).
+    """
+
+    __slots__ = (
+        "_nbytes", "_source", "_value", "_value_key", "constant", "dtype", "element", "exact",
+        "items", "key", "kind", "shape",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        dtype: DType | None,
+        shape: Shape | None,
+        *,
+        value: Value | None = None,
+        constant: bool = False,
+        kind: str = "tensor",
+        items: tuple[TensorInfo, ...] | None = None,
+        element: TensorInfo | None = None,
+        source: Constant | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.kind = kind
+        self.items = items
+        self.element = element
+        self.constant = constant
+        self._value = value
+        self._source = source
+        self._value_key: tuple[object, ...] | None = None
+        self._nbytes: int | None = -1
+        self.exact = not (
+            (shape is not None and BoundedInt in map(type, shape))
+            or (value is not None and value.dtype == object)
+        )
+        inner = (element and element.key, items and tuple(i.key for i in items))
+        self.key: tuple[object, ...] = (
+            (dtype, shape, constant) if kind == "tensor" else (kind, dtype, constant, inner)
+        )
+
+    @property
+    def value(self) -> Value | None:
+        """The elements, for tiny constants and shape arithmetic; None when not known."""
+        if self._value is None and self._source is not None:
+            self._value = self._source.value
+            self._source = None
+        return self._value
+
+    @property
+    def value_key(self) -> tuple[object, ...]:
+        """Signature with the value, when there is one."""
+        if self._value_key is None:
+            value = self.value
+            self._value_key = (
+                self.key if value is None else (*self.key, tuple(value.ravel().tolist()))
+            )
+        return self._value_key
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions. Raises Undetermined when unknown."""
+        return len(self.dims)
+
+    @property
+    def dims(self) -> Shape:
+        """The shape. Raises Undetermined when unknown."""
+        if self.shape is None:
+            raise Undetermined("the shape of an input is not known")
+        return self.shape
+
+    @property
+    def elements(self) -> int:
+        """Number of elements. Raises Undetermined when unknown."""
+        return math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes, packed; None for strings and where the shape or type is unknown."""
+        if self._nbytes == -1:
+            self._nbytes = self._count_bytes()
+        return self._nbytes
+
+    def _count_bytes(self) -> int | None:
+        if self.kind != "tensor":
+            parts = [item.nbytes for item in self.items or ()]
+            if self.items is None:
+                return self.element.nbytes if self.kind == "optional" and self.element else None
+            return None if None in parts else sum(part or 0 for part in parts)
+        if self.dtype is None or self.shape is None:
+            return None
+        return self.dtype.nbytes(math.prod(self.shape))
+
+    def like(self, shape: Shape | None = None, dtype: DType | None = None) -> TensorInfo:
+        """A fresh, non-constant tensor of the same type and shape unless given otherwise."""
+        return TensorInfo(dtype or self.dtype, self.shape if shape is None else shape)
+
+    def marked(self, *, constant: bool) -> TensorInfo:
+        """The same with the `constant` mark as given."""
+        if self.constant == constant:
+            return self
+        return TensorInfo(
+            self.dtype, self.shape, value=self._value, constant=constant, kind=self.kind,
+            items=self.items, element=self.element, source=self._source,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        label = self.dtype.label if self.dtype else "?"
+        shape = "?" if self.shape is None else "×".join(map(str, self.shape)) or "scalar"
+        return f"{label}[{shape}]" if self.kind == "tensor" else f"{self.kind} of {self.element}"
+
+
+class OpCall:
+    """One operator with its inputs as known. `outputs` is filled after the shape rule ran.
+
+    Inputs are taken by position, in the order of the operator's text; an absent optional input is
+    None. Rules raise `Undetermined` through the accessors when something they need is not known.
+
+    `folded` says that all inputs are constants; `reason` why outputs are not known; `problem` why
+    the node cannot be; `bodies` are the subgraphs a control-flow operator runs.
+    """
+
+    __slots__ = (
+        "attributes", "bodies", "cost", "folded", "inputs", "node", "notes", "operator",
+        "output_count", "outputs", "problem", "reason",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, inputs: tuple[TensorInfo | None, ...], operator: Operator | None = None
+    ) -> None:
+        self.node = node
+        self.inputs = inputs
+        self.operator = operator
+        self.folded = False
+        self.reason = ""
+        self.problem = ""
+        self.bodies: tuple[Body, ...] = ()
+        self.cost: OpCost | None = None
+        self.attributes: Mapping[str, AttributeValue] = dict(node.attributes)
+        self.output_count = len(node.outputs)
+        self.outputs: tuple[TensorInfo, ...] = ()
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def op_type(self) -> str:
+        """The operator's name."""
+        return self.node.op_type
+
+    @property
+    def opset(self) -> int:
+        """The opset version of the operator's domain in this file."""
+        return self.node.opset
+
+    def has(self, position: int) -> bool:
+        """Whether the optional input is given."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def wants(self, position: int) -> bool:
+        """Whether the file names (so uses) this output."""
+        outputs = self.node.outputs
+        return position < len(outputs) and bool(outputs[position])
+
+    def input(self, position: int) -> TensorInfo:
+        """A required input. Raises Impossible when the node does not give it."""
+        info = self.inputs[position] if position < len(self.inputs) else None
+        if info is None:
+            raise Impossible(f"required input {position} is missing")
+        return info
+
+    def given(self) -> tuple[TensorInfo, ...]:
+        """The inputs that are present, in order."""
+        return tuple(info for info in self.inputs if info is not None)
+
+    def shape(self, position: int) -> Shape:
+        """Shape of an input. Raises Undetermined when not known."""
+        info = self.input(position)
+        if info.shape is None:
+            raise Undetermined(f"the shape of input {position} is not known")
+        return info.shape
+
+    def output(self, position: int = 0) -> TensorInfo:
+        """An output, for cost rules. Raises Undetermined when the shape rule could not size it."""
+        if position >= len(self.outputs):
+            raise Undetermined(f"output {position} is not known")
+        return self.outputs[position]
+
+    def value(self, position: int) -> Value | None:
+        """The value of an input that is a known tiny tensor, else None."""
+        info = self.inputs[position] if position < len(self.inputs) else None
+        return None if info is None else info.value
+
+    def ints(self, position: int, what: str) -> Shape:
+        """The value of a control input as a flat tuple of integers.
+
+        Args:
+            position: Which input.
+            what: What it controls, for the message ("axes", "the target shape").
+
+        Raises:
+            Undetermined: Its value is not known before the model runs.
+        """
+        value = self.value(position)
+        if value is None:
+            self.input(position)
+            raise Undetermined(f"{what} (input {position}) is computed at run time")
+        return tuple(value.ravel().tolist())
+
+    def ints_from(self, name: str, position: int, what: str) -> Shape | None:
+        """A parameter that moved from an attribute to an input: whichever is given, or None."""
+        attribute = self.attributes.get(name)
+        if attribute is not None:
+            return attribute if isinstance(attribute, tuple) else (attribute,)  # type: ignore[return-value]
+        return self.ints(position, what) if self.has(position) else None
+
+    def attr(self, name: str, default: T) -> T:
+        """An attribute, or its default in the operator's text; of the default's type."""
+        value = self.attributes.get(name, default)
+        if default is not None and not isinstance(value, type(default)):
+            if isinstance(default, float) and isinstance(value, int):
+                return float(value)  # type: ignore[return-value]
+            raise Impossible(f"attribute {name} has the wrong type")
+        return value  # type: ignore[return-value]
+
+    def ints_attr(self, name: str) -> Shape | None:
+        """An attribute that is a list of integers, or None when not given."""
+        value = self.attributes.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, tuple):
+            raise Impossible(f"attribute {name} should be a list of integers")
+        return value  # type: ignore[return-value]
+
+    def note(self, sentence: str) -> None:
+        """Record an assumption a rule had to make; shown in the report with the node's name."""
+        if sentence not in self.notes:
+            self.notes = (*self.notes, sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class OpCost:
+    """What one operator call costs, by its formula.
+
+    Attributes:
+        macs: Multiply-accumulate pairs of convolution, matrix product, attention, recurrence.
+        flops: 2·macs plus every other arithmetic operation.
+        transcendentals: exp, log, tanh, erf, sin, root, power evaluations; also in flops.
+        reads: Bytes really read of an input, by position, where that is not the whole tensor.
+        writes: Bytes really written of an output, by position, where not the whole tensor.
+        compute_dtype: Type of the multiply-accumulates; None: that of the first input.
+        note: One line on what the formula assumed.
+    """
+
+    macs: int = 0
+    flops: int = 0
+    transcendentals: int = 0
+    reads: Mapping[int, int] | None = None
+    writes: Mapping[int, int] | None = None
+    compute_dtype: DType | None = None
+    note: str = ""
+
+    def __add__(self, other: OpCost) -> OpCost:
+        """Work of both; traffic overrides are dropped, since positions differ."""
+        return OpCost(
+            self.macs + other.macs,
+            self.flops + other.flops,
+            self.transcendentals + other.transcendentals,
+            compute_dtype=self.compute_dtype or other.compute_dtype,
+        )
+
+
+FREE = OpCost()
+"""No arithmetic; traffic by the default rule."""
+
+
+def no_traffic(call: OpCall) -> OpCost:
+    """No arithmetic and no bytes moved: a view of the input, or metadata alone."""
+    return OpCost(
+        reads=dict.fromkeys(range(len(call.inputs)), 0),
+        writes=dict.fromkeys(range(call.output_count), 0),
+    )

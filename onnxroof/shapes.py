@@ -1,0 +1,357 @@
+"""Second stage: `Graph` + `Bindings` → `ShapedGraph`: one walk in execution order.
+
+Every node's rules come from the operator registry; results are memoized by signature. An operator
+nobody registered falls back to its schema (`ops.fallback`), then to the types the file declares.
+What stays unknown is recorded with its reason; a node that contradicts its operator's text is a
+problem of that node and the walk goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxroof.bindings import Bindings, declared_info
+from onnxroof.bounded import BoundedInt
+from onnxroof.errors import NodeProblem
+from onnxroof.ops import load_rules
+from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
+from onnxroof.ops.control_flow import GRAPH_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.graph.types import Constant, DType, Graph, Node
+    from onnxroof.ops.call import Value
+    from onnxroof.ops.registry import Operator, Registry
+
+LARGEST_VALUE = 4096
+"""Elements of the largest tensor whose value is evaluated."""
+
+MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a rule may stumble over in a node that is not what its schema says."""
+
+_ABSENT = TensorInfo(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A tensor whose shape is not known, the node that makes it, and why."""
+
+    tensor: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedGraph:
+    """A graph with every node's call sized.
+
+    Attributes:
+        graph: What the file says.
+        calls: One per node, in execution order.
+        tensors: Every tensor of this graph (bodies have their own) by name.
+    """
+
+    graph: Graph
+    calls: tuple[OpCall, ...]
+    tensors: Mapping[str, TensorInfo]
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """The graph's outputs, in order."""
+        return tuple(self.tensors.get(name, _ABSENT) for name in self.graph.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFindings:
+    """What the walk has to say besides sizes."""
+
+    unresolved: tuple[Unresolved, ...]
+    problems: tuple[NodeProblem, ...]
+    assumptions: tuple[str, ...]
+    data_dependent: tuple[str, ...]
+
+
+class Memo:
+    """Results by signature, shared by all walks that use the same precision and registry."""
+
+    def __init__(self, retype: Mapping[DType, DType] | None = None) -> None:
+        self.retype = dict(retype or {})
+        self.calls: dict[tuple[object, ...], OpCall] = {}
+        self.weights: dict[tuple[DType, tuple[int, ...]], TensorInfo] = {}
+
+
+def infer_shapes(
+    graph: Graph, bindings: Bindings, memo: Memo | None = None
+) -> tuple[ShapedGraph, ShapeFindings]:
+    """Size every tensor of the graph at the given bindings.
+
+    Raises:
+        UnboundDimensionError: A free dimension other than a leading one is not bound.
+        UnknownDimensionError: A binding for a dimension or input the model does not have.
+    """
+    walker = _Walker(load_rules(), bindings, memo or Memo())
+    inputs = {name: walker.retyped(info) for name, info in bindings.bind_inputs(graph).items()}
+    shaped = walker.walk(graph, inputs, ())
+    bindings.check_all_used(walker.data_dependent)
+    return shaped, ShapeFindings(
+        tuple(walker.unresolved),
+        tuple(walker.problems),
+        tuple(walker.assumptions),
+        tuple(walker.data_dependent),
+    )
+
+
+class _Walker:
+    """The state of one walk."""
+
+    def __init__(self, registry: Registry, bindings: Bindings, memo: Memo) -> None:
+        self.registry = registry
+        self.bindings = bindings
+        self.memo = memo
+        self.unresolved: list[Unresolved] = []
+        self.problems: list[NodeProblem] = []
+        self.assumptions: list[str] = []
+        self.data_dependent: list[str] = []
+
+    def walk(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, TensorInfo],
+        outer: tuple[Mapping[str, TensorInfo], ...],
+    ) -> ShapedGraph:
+        """Size one graph; `outer` are the tensors of the graphs around it, innermost first."""
+        tensors: dict[str, TensorInfo] = {
+            name: self._constant(constant) for name, constant in graph.constants.items()
+        }
+        tensors.update(inputs)
+        for captured in graph.captures:
+            tensors[captured] = _find(captured, outer)
+        calls: list[OpCall] = []
+        find = self.registry.find
+        for node in graph.nodes:
+            infos = tuple([tensors[name] if name else None for name in node.inputs])
+            operator = find(node.domain, node.op_type, node.opset)
+            if node.subgraphs:
+                call = self._with_bodies(node, infos, operator, (tensors, *outer))
+            else:
+                call = self._evaluate(node, infos, operator)
+            outputs = call.outputs
+            if call.reason or call.problem:
+                call = self._unknown(graph, node, call)
+                outputs = call.outputs
+            elif operator is not None and operator.data_dependent:
+                outputs = self._named(node, outputs)
+            if call.notes:
+                self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
+            if outputs is not call.outputs:
+                call = _with_outputs(call, outputs)
+            calls.append(call)
+            for position, name in enumerate(node.outputs):
+                if name:
+                    tensors[name] = outputs[position] if position < len(outputs) else _ABSENT
+        for captured in graph.captures:
+            del tensors[captured]
+        return ShapedGraph(graph, tuple(calls), tensors)
+
+    # -- one node --------------------------------------------------------------------------
+
+    def _evaluate(
+        self, node: Node, infos: tuple[TensorInfo | None, ...], operator: Operator | None
+    ) -> OpCall:
+        """The node's call with outputs, from the memo when an equal one was seen."""
+        key = _signature(node, infos, operator)
+        if key is not None:
+            known = self.memo.calls.get(key)
+            if known is not None:
+                return known
+        call = OpCall(node, infos, operator)
+        call.folded = operator is not None and not operator.random and _all_constant(infos)
+        try:
+            self._size(call)
+        except Undetermined as answer:
+            call.reason = str(answer)
+        except Impossible as answer:
+            call.problem = str(answer)
+        except MALFORMED as error:
+            call.problem = f"the node is not what the operator's text says ({error!r:.200})"
+        if key is not None:
+            self.memo.calls[key] = call
+        return call
+
+    def _size(self, call: OpCall) -> None:
+        operator = call.operator
+        if operator is None or operator.shape_rule is None:
+            from onnxroof.ops.fallback import infer_by_schema
+
+            outputs = infer_by_schema(call)
+        else:
+            outputs = operator.shape_rule(call)
+        call.outputs = tuple(outputs)
+        values = self._values(call, operator)
+        call.outputs = tuple(
+            self._finished(info, values[position] if position < len(values) else None, call)
+            for position, info in enumerate(call.outputs)
+        )
+
+    def _values(self, call: OpCall, operator: Operator | None) -> Sequence[Value | None]:
+        """Values of the outputs where all inputs have one and the result is tiny."""
+        if operator is None or operator.value_rule is None:
+            return ()
+        if not operator.value_from_shape and not _all_valued(call.inputs):
+            return ()
+        for info in call.outputs:
+            if info.kind == "tensor" and (
+                info.shape is None or math.prod(info.shape) > LARGEST_VALUE
+            ):
+                return ()
+        try:
+            return operator.value_rule(call)
+        except Undetermined:
+            return ()
+
+    def _finished(self, info: TensorInfo, value: Value | None, call: OpCall) -> TensorInfo:
+        if value is not None:
+            return TensorInfo(info.dtype, info.shape, value=value, constant=True)
+        return self.retyped(info.marked(constant=call.folded))
+
+    def retyped(self, info: TensorInfo) -> TensorInfo:
+        """The tensor as stored under the requested precision."""
+        target = self.memo.retype.get(info.dtype) if info.dtype else None
+        if target is None or info.kind != "tensor":
+            return info
+        return TensorInfo(target, info.shape, constant=info.constant)
+
+    def _constant(self, constant: Constant) -> TensorInfo:
+        """A constant; large ones of equal type and shape share one record."""
+        if constant.may_have_value:
+            info = TensorInfo(constant.dtype, constant.shape, constant=True, source=constant)
+            target = self.memo.retype.get(constant.dtype)
+            return info if target is None or not constant.shape else self.retyped(info)
+        key = (constant.dtype, constant.shape)
+        info = self.memo.weights.get(key)
+        if info is None:
+            info = self.retyped(TensorInfo(constant.dtype, constant.shape, constant=True))
+            self.memo.weights[key] = info
+        return info
+
+    def _with_bodies(
+        self,
+        node: Node,
+        infos: tuple[TensorInfo | None, ...],
+        operator: Operator | None,
+        scopes: tuple[Mapping[str, TensorInfo], ...],
+    ) -> OpCall:
+        """A control-flow operator: its bodies are walked for the inputs its rule chooses."""
+        rule = None if node.domain else GRAPH_RULES.get(node.op_type)
+        if rule is None:
+            return self._evaluate(node, infos, operator)
+        call = OpCall(node, infos, operator)
+
+        def walk(body: Graph, inputs: Sequence[TensorInfo]) -> ShapedGraph:
+            bound = {
+                item.name: info for item, info in zip(body.inputs, inputs, strict=False)
+            }
+            for item in body.inputs[len(inputs) :]:
+                bound[item.name] = _ABSENT
+            return self.walk(body, bound, scopes)
+
+        try:
+            outputs, call.bodies = rule(call, walk)
+            call.outputs = tuple(outputs)
+        except Undetermined as answer:
+            call.reason = str(answer)
+        except Impossible as answer:
+            call.problem = str(answer)
+        except MALFORMED as error:
+            call.problem = f"the node is not what the operator's text says ({error!r:.200})"
+        return call
+
+    # -- what is not known -----------------------------------------------------------------
+
+    def _unknown(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
+        """The call with the file's own types for what no rule could tell, and a record of it."""
+        outputs: list[TensorInfo] = []
+        for position, name in enumerate(node.outputs):
+            info = call.outputs[position] if position < len(call.outputs) else _ABSENT
+            if info.shape is None and name and name in graph.declared:
+                info = self.retyped(declared_info(graph.declared[name], self.bindings))
+            if info.shape is None and info.kind == "tensor" and name:
+                self.unresolved.append(Unresolved(name, node.label, call.problem or call.reason))
+            outputs.append(info)
+        if call.problem:
+            shown = ", ".join("absent" if info is None else repr(info) for info in call.inputs)
+            self.problems.append(NodeProblem(node.label, node.op_type, shown or "none", call.problem))
+        return _with_outputs(call, tuple(outputs))
+
+    def _named(self, node: Node, outputs: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
+        """Data-dependent sizes get a name of their own, and the size bound to it if any."""
+        named = list(outputs)
+        for position, info in enumerate(outputs):
+            if info.exact or info.shape is None or not node.outputs[position : position + 1]:
+                continue
+            dims: list[int] = []
+            for axis, dim in enumerate(info.shape):
+                if isinstance(dim, BoundedInt) and not dim.name:
+                    dims.append(self._bounded(f"{node.outputs[position]}.{axis}", dim))
+                else:
+                    dims.append(dim)
+            named[position] = TensorInfo(info.dtype, tuple(dims))
+        return tuple(named)
+
+    def _bounded(self, name: str, dim: BoundedInt) -> int:
+        self.data_dependent.append(name)
+        size = self.bindings.resolve(name)
+        if size is not None:
+            return size
+        return BoundedInt(int(dim), dim.low, name)
+
+
+def _signature(
+    node: Node, infos: tuple[TensorInfo | None, ...], operator: Operator | None
+) -> tuple[object, ...] | None:
+    """What the node's result depends on; None when it must not be shared."""
+    if operator is None:
+        return None
+    control = operator.control
+    valued = operator.value_rule is not None and _all_valued(infos)
+    parts: list[object] = [operator, node.attributes, len(node.outputs)]
+    if "" in node.outputs:
+        parts.append(tuple(map(bool, node.outputs)))
+    for position, info in enumerate(infos):
+        if info is None:
+            parts.append(None)
+            continue
+        if not info.exact:
+            return None
+        parts.append(info.value_key if valued or position in control else info.key)
+    return tuple(parts)
+
+
+def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
+    """Whether every given input is a constant with a known value."""
+    for info in infos:
+        if info is not None and (not info.constant or info.value is None):
+            return False
+    return True
+
+
+def _all_constant(infos: tuple[TensorInfo | None, ...]) -> bool:
+    return all(info is None or info.constant for info in infos)
+
+
+def _with_outputs(call: OpCall, outputs: tuple[TensorInfo, ...]) -> OpCall:
+    """A copy of a (perhaps shared) call with other outputs."""
+    copy = OpCall(call.node, call.inputs, call.operator)
+    copy.folded, copy.reason, copy.problem = call.folded, call.reason, call.problem
+    copy.notes, copy.bodies, copy.outputs = call.notes, call.bodies, outputs
+    return copy
+
+
+def _find(name: str, scopes: tuple[Mapping[str, TensorInfo], ...]) -> TensorInfo:
+    for scope in scopes:
+        if name in scope:
+            return scope[name]
+    return _ABSENT

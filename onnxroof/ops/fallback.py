@@ -38,7 +38,7 @@ def infer_by_schema(call: OpCall) -> list[TensorInfo]:
     try:
         inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        raise Undetermined(f"the standard's inference for {name} failed: {error:.200}") from None
+        raise Undetermined(f"the standard's inference for {name} failed: {error!s:.200}") from None
     return [_info(inferred.get(output), output, name) for output in proto.output]
 
 

@@ -1,0 +1,143 @@
+"""Strict YAML → `HardwareProfile`: finds profiles, checks them, converts to base units.
+
+A name means a profile shipped with onnxroof; anything with a path separator or ending in .yaml
+or .yml is a file of the user's own. Every problem of a file is reported at once.
+
+Start-up matters here, since every report reads a profile. A shipped file whose checksum stands
+in `checked.json` beside it passed the full check when the checksum was written
+(`onnxroof.hardware.generate`), and is not checked again; any other file is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxroof.errors import InvalidProfileError, ProfileProblem, UnknownProfileError
+from onnxroof.hardware.checks import cross_problems
+from onnxroof.hardware.convert import to_profile
+from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxroof.hardware.profile import HardwareProfile
+    from onnxroof.hardware.strict_yaml import Document
+
+CHECKSUM_FILE = "checked.json"
+_SUFFIXES = (".yaml", ".yml")
+
+
+def profile_directory() -> Path:
+    """The folder of the shipped profiles: in the package once installed, else beside it."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "hardware_profiles"
+    return inside if inside.is_dir() else package.parent / "hardware_profiles"
+
+
+def available_profiles() -> tuple[str, ...]:
+    """Names of the shipped profiles, sorted."""
+    return tuple(sorted(path.stem for path in profile_directory().glob("*.yaml")))
+
+
+def load_profile(name_or_path: str | Path) -> HardwareProfile:
+    """Read a profile.
+
+    Args:
+        name_or_path: A shipped profile's name ("v100"), or the path of a YAML file.
+
+    Raises:
+        UnknownProfileError: no shipped profile has the name.
+        InvalidProfileError: the file cannot be used; holds every problem found.
+    """
+    if _is_path(name_or_path):
+        return _load(Path(name_or_path), trusted={})
+    name = str(name_or_path)
+    available = available_profiles()
+    if name not in available:
+        raise UnknownProfileError(name, _close_matches(name, available), available)
+    directory = profile_directory()
+    return _load(directory / f"{name}.yaml", trusted=_checksums(directory))
+
+
+def check_profile(path: str | Path) -> tuple[ProfileProblem, ...]:
+    """Everything wrong with a profile file; empty when it can be used."""
+    try:
+        data = _read(Path(path))
+    except InvalidProfileError as error:
+        return error.problems
+    return _problems(parse(data))
+
+
+def checksum(data: bytes) -> str:
+    """The checksum that `checked.json` records for a shipped file."""
+    return f"{zlib.crc32(data):08x}"
+
+
+def _is_path(name_or_path: str | Path) -> bool:
+    if isinstance(name_or_path, Path):
+        return True
+    separators = {"/", os.sep, os.altsep or os.sep}
+    has_separator = any(separator in name_or_path for separator in separators)
+    return has_separator or name_or_path.lower().endswith(_SUFFIXES)
+
+
+def _close_matches(name: str, available: tuple[str, ...]) -> tuple[str, ...]:
+    import difflib
+
+    close = difflib.get_close_matches(name.lower(), available, 3, 0.5)
+    parts = [known for known in available if name and known in name.lower()]
+    return tuple(dict.fromkeys((*close, *parts)))
+
+
+def _checksums(directory: Path) -> Mapping[str, str]:
+    try:
+        recorded = json.loads((directory / CHECKSUM_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return recorded if isinstance(recorded, dict) else {}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        reason = "is a folder; give the path of a YAML file"
+    except FileNotFoundError:
+        reason = "no such file"
+    except (OSError, ValueError) as error:
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+    raise InvalidProfileError(str(path), (ProfileProblem("", reason),))
+
+
+def _load(path: Path, trusted: Mapping[str, str]) -> HardwareProfile:
+    data = _read(path)
+    document = parse(data)
+    is_checked = trusted.get(path.name) == checksum(data)
+    problems = document.problems if is_checked else _problems(document)
+    if problems or document.root is None:
+        raise InvalidProfileError(str(path), problems)
+    return to_profile(document.root)
+
+
+def _problems(document: Document) -> tuple[ProfileProblem, ...]:
+    if document.root is None:
+        return document.problems
+    from onnxroof.hardware.schema import schema_problems
+
+    formal = schema_problems(document.root)
+    refused = [problem.path for problem in (*document.problems, *formal)]
+    joint = cross_problems(document.root, refused)
+    return tuple(_with_line(p, document.lines) for p in (*document.problems, *formal, *joint))
+
+
+def _with_line(problem: ProfileProblem, lines: Mapping[str, int]) -> ProfileProblem:
+    """The problem with the line of its key, where the key stands in the file."""
+    line = lines.get(problem.path)
+    if line is None or "(line" in problem.message or not problem.path:
+        return problem
+    return ProfileProblem(problem.path, f"{problem.message} (line {line})")

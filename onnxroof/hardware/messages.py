@@ -100,7 +100,7 @@ def _not_a_number(error: _Error) -> str:
         return f"a number is meant, not {str(value).lower()}"
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         plain = f"{float(value):.15f}".rstrip("0").rstrip(".")
-        return f"write plain decimals without an exponent: {value} is {plain}"
+        return f"write plain decimals in the unit of the key, no exponent: {value} is {plain}"
     if isinstance(value, str) and _NUMBER_AND_UNIT.fullmatch(value):
         return f"a plain number is meant, not {quoted(value)}: the unit stands in the key"
     if isinstance(value, str):

@@ -80,14 +80,16 @@ BROKEN = {
     "an exponent": (
         changed("{fp32: 2.5}", "{fp32: 2.5e0}"),
         [
-            "vector_engine.peak_tflops.fp32: write plain decimals in the unit of the key, no exponent:"
+            "vector_engine.peak_tflops.fp32: write plain decimals in the unit of the key,"
+            " no exponent:"
             " 2.5e0 is 2.5 (line 10)",
         ],
     ),
     "an exponent that YAML reads as text": (
         changed("bandwidth_gb_per_s: 50", "bandwidth_gb_per_s: 312e12"),
         [
-            "memory.dram.bandwidth_gb_per_s: write plain decimals in the unit of the key, no exponent:"
+            "memory.dram.bandwidth_gb_per_s: write plain decimals in the unit of the key,"
+            " no exponent:"
             " 312e12 is 312000000000000 (line 15)",
         ],
     ),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from onnxroof.units import duration, printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -51,14 +53,14 @@ def list_text(profiles: Sequence[HardwareProfile]) -> str:
         fp32 = profile.peak_ops_per_second("fp32", "vector").ops_per_second
         rows.append(
             [
-                _clean(profile.name),
+                printable(profile.name),
                 profile.kind,
                 _operations("fp32", fp32),
                 f"{_operations(peak.compute_type, peak.vendor_ops_per_second)} {peak.compute_type}",
                 _bytes_rate(profile.bandwidth_bytes_per_second()),
                 _ratio(profile.ridge_point("fp32", "vector")),
                 _ratio(profile.ridge_point(peak.compute_type, engine)),
-                _clean(textwrap.shorten(profile.title, 48, placeholder="…")),
+                printable(textwrap.shorten(profile.title, 48, placeholder="…")),
             ]
         )
     headers = [
@@ -96,8 +98,8 @@ def show_text(profile: HardwareProfile) -> str:
     """Peaks, ridge points, memory, notes and sources for people."""
     default = f", {profile.threads} threads unless told otherwise" if profile.threads else ""
     parts = [
-        f"{_clean(profile.name)}: {_clean(profile.title)}",
-        f"{profile.kind} by {_clean(profile.vendor)}, default runtime {_clean(profile.runtime)}"
+        f"{printable(profile.name)}: {printable(profile.title)}",
+        f"{profile.kind} by {printable(profile.vendor)}, default runtime {printable(profile.runtime)}"
         f"{default}",
         _figures_text(profile, ""),
     ]
@@ -125,10 +127,10 @@ def check_data(path: str, problems: Sequence[ProfileProblem]) -> dict[str, objec
 def check_text(path: str, problems: Sequence[ProfileProblem]) -> str:
     """One line if the file can be used, else one line per problem."""
     if not problems:
-        return f"{_clean(path)}: no problems\n"
+        return f"{printable(path)}: no problems\n"
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-    listed = "".join(f"  {_clean(str(problem))}\n" for problem in problems)
-    return f"{_clean(path)}: {count}\n{listed}"
+    listed = "".join(f"  {printable(str(problem))}\n" for problem in problems)
+    return f"{printable(path)}: {count}\n{listed}"
 
 
 def _peaks(profile: HardwareProfile) -> Iterator[tuple[Engine, Peak]]:
@@ -190,7 +192,7 @@ def _source_data(source: Source) -> dict[str, object]:
 def _figures_text(profile: HardwareProfile, prefix: str) -> str:
     peaks = [
         [
-            _clean(engine.name),
+            printable(engine.name),
             peak.compute_type,
             _operations(peak.compute_type, peak.vendor_ops_per_second),
             _operations(peak.compute_type, peak.sustained_ops_per_second),
@@ -226,7 +228,7 @@ def _level_row(profile: HardwareProfile, level: MemoryLevel, prefix: str) -> lis
     if prefix and level is profile.main_memory:
         paths += [f"{prefix}bandwidth_gb_per_s", f"{prefix}sustained_bandwidth_gb_per_s"]
     return [
-        _clean(level.level),
+        printable(level.level),
         copies + capacity,
         _bytes_rate(level.vendor_bytes_per_second),
         _bytes_rate(level.sustained_bytes_per_second),
@@ -236,7 +238,7 @@ def _level_row(profile: HardwareProfile, level: MemoryLevel, prefix: str) -> lis
 
 def _rates_text(profile: HardwareProfile, prefix: str) -> str:
     lines = [
-        f"kernel overhead {profile.kernel_overhead_seconds * 1e6:g} µs"
+        f"kernel overhead {duration(profile.kernel_overhead_seconds)}"
         f" {_citations(profile, 'kernel_overhead_us', f'{prefix}kernel_overhead_us')}"
     ]
     special = profile.special_function_ops_per_second
@@ -249,7 +251,7 @@ def _rates_text(profile: HardwareProfile, prefix: str) -> str:
 
 def _citations(profile: HardwareProfile, *paths: str) -> str:
     keys = dict.fromkeys(s.key for path in paths for s in profile.sources_of(path))
-    return " ".join(f"[{_clean(key)}]" for key in keys)
+    return " ".join(f"[{printable(key)}]" for key in keys)
 
 
 def _source_text(source: Source) -> str:
@@ -260,7 +262,7 @@ def _source_text(source: Source) -> str:
 def _item(mark: str, text: str) -> str:
     """A wrapped paragraph behind a mark; addresses are never broken."""
     return textwrap.fill(
-        _clean(f"{mark} {text}"),
+        printable(f"{mark} {text}"),
         _WIDTH,
         initial_indent="  ",
         subsequent_indent="    ",
@@ -299,8 +301,3 @@ def _capacity(nbytes: int) -> str:
 
 def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _clean(text: str) -> str:
-    """Text from a file with its control characters made visible."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.order import Draft, in_order
+from onnxroof.graph.order import in_order
 from onnxroof.graph.types import (
     DTYPE_BY_CODE,
     AttributeValue,
@@ -22,6 +23,7 @@ from onnxroof.graph.types import (
     Graph,
     GraphInput,
     Node,
+    Payload,
     SymbolicDim,
     ValueType,
 )
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from onnxroof.graph.types import DType, Payload
+    from onnxroof.graph.types import DType
 
 MOST_NODES = 2_000_000
 """Functions that call functions can expand without end; beyond this the file is refused."""
@@ -81,7 +83,6 @@ class Converter:
         self._external: dict[str, None] = {}
         self._function_constants: dict[int, Constant] = {}
         self._call_names: dict[str, int] = {}
-        self._node_count = 0
 
     @property
     def external_files(self) -> tuple[str, ...]:
@@ -93,10 +94,10 @@ class Converter:
         graph = self._graph(self._proto.graph, _Frame(self.opsets), outermost=True)
         if graph.captures:
             name = graph.captures[0]
-            reader = next(node for node in graph.nodes if name in _reads(node))
+            reader = next((node for node in graph.nodes if name in node.reads), None)
+            where = f"node {quoted(reader.label)} ({reader.op_type})" if reader else "the graph"
             raise InvalidGraphError(
-                f"node {quoted(reader.label)} ({reader.op_type})",
-                f"reads tensor {quoted(name)}, which no node, input or initializer provides",
+                where, f"needs tensor {quoted(name)}, which no node, input or initializer provides"
             )
         return graph
 
@@ -119,22 +120,22 @@ class Converter:
             self.assumptions.append(
                 "initializers that this old file also lists as inputs are weights, not inputs"
             )
-        drafts: list[Draft] = []
+        nodes: list[Node] = []
         for node in proto.node:
-            self._emit(node, frame, drafts, constants)
+            self._emit(node, frame, nodes, constants)
         outputs = tuple(frame.name(value.name) for value in proto.output)
-        defined = {graph_input.name for graph_input in inputs} | constants.keys()
-        ordered, captures, was_sorted = in_order(drafts, defined, outputs)
+        defined = {*constants, *(graph_input.name for graph_input in inputs)}
+        ordered, captures, was_sorted = in_order(nodes, defined, outputs)
         if not was_sorted:
             where = "the graph" if outermost else f"subgraph {quoted(proto.name)}"
             self.assumptions.append(
                 f"nodes of {where} were not topologically sorted; a stable sort put them in order"
             )
+        for index, node in enumerate(ordered):
+            node.index = index
         return Graph(
             name=proto.name,
-            nodes=tuple(
-                Node(index, *draft.fields) for index, draft in enumerate(ordered)
-            ),
+            nodes=tuple(ordered),
             inputs=inputs,
             outputs=outputs,
             constants=constants,
@@ -148,53 +149,50 @@ class Converter:
         self,
         proto: onnx.NodeProto,
         frame: _Frame,
-        drafts: list[Draft],
+        nodes: list[Node],
         constants: dict[str, Constant],
     ) -> None:
-        """Append the drafts of one node: itself, or the body of the function it calls."""
-        domain = _domain(proto.domain)
-        op_type = proto.op_type
+        """Append one node: itself, or the body of the function it calls."""
+        domain, op_type = proto.domain, proto.op_type
+        if domain == "ai.onnx":
+            domain = ""
         if op_type == "Constant" and not domain:
             constant = self._constant_node(proto, frame)
             constants[constant.name] = constant
             return
         if self._functions:
-            key = (domain, op_type, getattr(proto, "overload", ""))
-            function = self._functions.get(key)
+            function = self._functions.get((domain, op_type, getattr(proto, "overload", "")))
             if function is not None:
-                self._inline(proto, function, frame, drafts, constants)
+                self._inline(proto, function, frame, nodes, constants)
                 return
         opset = frame.opsets.get(domain)
         if opset is None:
-            raise InvalidGraphError(
-                f"node {quoted(proto.name or op_type)} ({op_type})",
-                f"its domain {quoted(domain or 'ai.onnx')} has no opset import; "
-                "add the domain to the model's opset_import",
-            )
-        self._node_count += 1
-        if self._node_count > MOST_NODES:
-            raise InvalidGraphError("the graph", f"expands to more than {MOST_NODES} nodes")
-        name, scope = proto.name, _scope(proto)
-        if frame.rename is None:
-            inputs, outputs = tuple(proto.input), tuple(proto.output)
-        else:
-            inputs = tuple(map(frame.name, proto.input))
-            outputs = tuple(map(frame.name, proto.output))
-            name = f"{frame.prefix}/{name or op_type}"
-            scope = f"{frame.scope}/{scope}".rstrip("/")
+            raise _no_opset(proto.name or op_type, op_type, domain)
+        name, scope = proto.name, None
+        if proto.metadata_props:
+            scope = _recorded_scope(proto)
         attributes, subgraphs = (), ()
         if proto.attribute:
             attributes, subgraphs = self._attributes(proto.attribute, frame)
-        drafts.append(
-            Draft((name, domain, op_type, opset, inputs, outputs, attributes, subgraphs, scope))
-        )
+        inputs, outputs = proto.input[:], proto.output[:]
+        if frame.rename is not None:
+            inputs, outputs = map(frame.name, inputs), map(frame.name, outputs)
+            inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
+            scope = f"{frame.scope}/{inner}".rstrip("/")
+            name = f"{frame.prefix}/{name or op_type}"
+        nodes.append(
+            Node(
+                name, domain, op_type, opset, tuple(inputs), tuple(outputs),
+                attributes, subgraphs, scope,
+            )
+        )  # fmt: skip
 
     def _inline(
         self,
         call: onnx.NodeProto,
         function: onnx.FunctionProto,
         frame: _Frame,
-        drafts: list[Draft],
+        nodes: list[Node],
         constants: dict[str, Constant],
     ) -> None:
         """Expand a call of a model-local function."""
@@ -218,12 +216,16 @@ class Converter:
             opsets={**frame.opsets, **{_domain(o.domain): o.version for o in function.opset_import}},
             rename=rename,
             prefix=label,
-            scope="/".join(filter(None, (frame.scope, _scope(call), call.name or call.op_type))),
+            scope="/".join(filter(None, (frame.scope, call.name.strip("/") or call.op_type))),
             attributes={name: value for name, value in given.items() if value is not None},
             depth=frame.depth + 1,
         )
         for node in function.node:
-            self._emit(node, inner, drafts, constants)
+            self._emit(node, inner, nodes, constants)
+        if len(nodes) > MOST_NODES:
+            raise InvalidGraphError(
+                f"function {quoted(function.name)}", f"expands to more than {MOST_NODES} nodes"
+            )
 
     def _attributes(
         self, protos: onnx.AttributeProto, frame: _Frame
@@ -231,23 +233,23 @@ class Converter:
         attributes: list[tuple[str, AttributeValue]] = []
         subgraphs: list[tuple[str, Graph]] = []
         for proto in protos:
-            name, resolved = proto.name, proto
-            if frame.attributes is not None:
+            name = proto.name
+            if frame.rename is not None:
                 found = _resolve(proto, frame)
                 if found is None:
                     continue
-                resolved = found
-            kind = resolved.type or _guessed_type(resolved)
+                proto = found  # noqa: PLW2901 - the caller's attribute takes its place
+            kind = proto.type or _guessed_type(proto)
             if kind == _INT:
-                attributes.append((name, resolved.i))
+                attributes.append((name, proto.i))
             elif kind == _INTS:
-                attributes.append((name, tuple(resolved.ints)))
+                attributes.append((name, tuple(proto.ints[:])))
             elif kind == _GRAPH:
-                subgraphs.append((name, self._graph(resolved.g, frame)))
+                subgraphs.append((name, self._graph(proto.g, frame)))
             elif kind == _GRAPHS:
-                subgraphs.extend((name, self._graph(graph, frame)) for graph in resolved.graphs)
+                subgraphs.extend((name, self._graph(graph, frame)) for graph in proto.graphs)
             else:
-                attributes.append((name, self._plain_attribute(resolved, kind)))
+                attributes.append((name, self._plain_attribute(proto, kind)))
         return tuple(attributes), tuple(subgraphs)
 
     def _plain_attribute(self, proto: onnx.AttributeProto, kind: int) -> AttributeValue:
@@ -272,7 +274,7 @@ class Converter:
 
     def _constant_node(self, proto: onnx.NodeProto, frame: _Frame) -> Constant:
         name = frame.name(proto.output[0]) if proto.output else ""
-        attribute = next((_resolve(a, frame) for a in proto.attribute if a.name.startswith(("value", "sparse"))), None)
+        attribute = _resolve(proto.attribute[0], frame) if proto.attribute else None
         if not name or attribute is None:
             raise InvalidGraphError(
                 f"Constant node {quoted(proto.name or name)}", "has no output or no value"
@@ -292,25 +294,21 @@ class Converter:
         return constant
 
     def _constant(self, proto: onnx.TensorProto, name: str, origin: str) -> Constant:
-        dtype = _dtype(proto.data_type, name)
-        shape = tuple(proto.dims)
-        elements = math.prod(shape)
-        if elements < 0 or (shape and min(shape) < 0):
+        dtype = DTYPE_BY_CODE.get(proto.data_type)
+        if dtype is None:
+            dtype = _dtype(proto.data_type, name)
+        shape = tuple(proto.dims[:])
+        if shape and min(shape) < 0:
             raise InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
-        stored_bytes = dtype.nbytes(elements)
+        stored_bytes = dtype.nbytes(math.prod(shape))
         raw = value = payload = None
         if proto.external_data:
-            payload = self._payload(proto, name)
-        if payload is None and stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
-            if proto.HasField("raw_data"):
-                raw = proto.raw_data
-            else:
+            self._check_location(proto, name)
+            payload = partial(self._payload, proto)
+        elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
+            raw = proto.raw_data or None
+            if raw is None:
                 value = _typed_data(proto, dtype, shape)
-        if payload is not None and payload.encoding == "raw" and payload.length_bytes not in (None, stored_bytes):
-            self.assumptions.append(
-                f"tensor {quoted(name)} holds {payload.length_bytes} bytes where its shape and "
-                f"type need {stored_bytes}; its shape was believed"
-            )
         return Constant(
             name, dtype, shape, stored_bytes, raw=raw, value=value, payload=payload, origin=origin
         )
@@ -330,21 +328,29 @@ class Converter:
             origin=origin,
         )
 
-    def _payload(self, proto: onnx.TensorProto, name: str) -> Payload | None:
-        from onnxroof.graph.types import Payload
+    def _check_location(self, proto: onnx.TensorProto, name: str) -> None:
+        """Refuse external data outside the model's folder; note the file's name."""
+        entries = proto.external_data
+        first = entries[0]
+        if first.key == PAYLOAD_KEY:
+            return
+        location = first.value if first.key == "location" else ""
+        for entry in entries[1:] if location == "" else ():
+            if entry.key == "location":
+                location = entry.value
+        if location not in self._external:
+            _refuse_escape(location, name)
+            self._external[location] = None
 
+    def _payload(self, proto: onnx.TensorProto) -> Payload | None:
+        """Where the bytes of a tensor lie, read on demand."""
         entries = {entry.key: entry.value for entry in proto.external_data}
         if PAYLOAD_KEY in entries:
             index = int(entries[PAYLOAD_KEY]) if entries[PAYLOAD_KEY].isdecimal() else -1
             return self._payloads[index] if 0 <= index < len(self._payloads) else None
-        if proto.data_location != _EXTERNAL:
-            return None
-        location = entries.get("location", "")
-        _refuse_escape(location, name)
-        self._external.setdefault(location)
         offset, length = entries.get("offset", "0"), entries.get("length", "")
         return Payload(
-            location,
+            entries.get("location", ""),
             int(offset) if offset.isdecimal() else 0,
             int(length) if length.isdecimal() else None,
         )
@@ -419,8 +425,12 @@ def _dtype(code: int, name: str) -> DType:
     return dtype
 
 
-def _reads(node: Node) -> set[str]:
-    return {*node.inputs, *(name for _, graph in node.subgraphs for name in graph.captures)}
+def _no_opset(name: str, op_type: str, domain: str) -> InvalidGraphError:
+    return InvalidGraphError(
+        f"node {quoted(name)} ({op_type})",
+        f"its domain {quoted(domain or 'ai.onnx')} has no opset import; "
+        "add the domain to the model's opset_import",
+    )
 
 
 def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto | None:
@@ -478,11 +488,10 @@ def _refuse_escape(location: str, name: str) -> None:
         )
 
 
-def _scope(proto: onnx.NodeProto) -> str:
-    """The module path an exporter left in the node's metadata or in its name."""
-    if proto.metadata_props:
-        for entry in proto.metadata_props:
-            if entry.key == _NAME_SCOPES:
-                modules = entry.value.strip("[]").replace("'", "").split(", ")
-                return modules[-2].replace(".", "/") if len(modules) > 1 else ""
-    return proto.name.rpartition("/")[0].lstrip("/")
+def _recorded_scope(proto: onnx.NodeProto) -> str | None:
+    """The module path an exporter left in the node's metadata; None when there is none."""
+    for entry in proto.metadata_props:
+        if entry.key == _NAME_SCOPES:
+            modules = entry.value.strip("[]").replace("'", "").split(", ")
+            return modules[-2].replace(".", "/") if len(modules) > 1 else ""
+    return None

@@ -5,7 +5,6 @@ Linear in nodes and edges and free of recursion. Finds the names a body captures
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -14,86 +13,75 @@ from onnxroof.errors import InvalidGraphError, quoted
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from onnxroof.graph.types import AttributeValue, Graph
-
-    Fields = tuple[
-        str, str, str, int, tuple[str, ...], tuple[str, ...],
-        tuple[tuple[str, AttributeValue], ...], tuple[tuple[str, Graph], ...], str,
-    ]  # fmt: skip
-
-
-@dataclass(slots=True)
-class Draft:
-    """A node before its position is known: the fields of `Node` after `index`."""
-
-    fields: Fields
-
-    @property
-    def label(self) -> str:
-        """Name and operator, for messages."""
-        return f"node {quoted(self.fields[0] or self.fields[2])} ({self.fields[2]})"
-
-    def reads(self) -> tuple[str, ...]:
-        """Inputs, and what the bodies capture."""
-        inputs, subgraphs = self.fields[4], self.fields[7]
-        if not subgraphs:
-            return inputs
-        return (*inputs, *(name for _, graph in subgraphs for name in graph.captures))
+    from onnxroof.graph.types import Node
 
 
 def in_order(
-    drafts: Sequence[Draft], defined: Collection[str], outputs: Sequence[str]
-) -> tuple[Sequence[Draft], tuple[str, ...], bool]:
-    """Drafts in execution order, captured names, and whether the file already was in order.
+    nodes: Sequence[Node], defined: Collection[str], outputs: Sequence[str]
+) -> tuple[Sequence[Node], tuple[str, ...], bool]:
+    """Nodes in execution order, captured names, and whether the file already was in order.
 
     Raises:
         InvalidGraphError: A tensor is made twice, or the nodes form a cycle.
     """
-    producer: dict[str, int] = {}
-    captured: dict[str, None] = {}
-    is_sorted = True
-    for position, draft in enumerate(drafts):
-        for name in draft.reads():
-            if name and name not in producer and name not in defined:
-                captured[name] = None
-        for name in draft.fields[5]:
-            if not name:
-                continue
-            if name in producer or name in defined:
-                raise InvalidGraphError(draft.label, f"makes tensor {quoted(name)} a second time")
-            producer[name] = position
-    for name in outputs:
-        if name and name not in producer and name not in defined:
-            captured[name] = None
-    late = [name for name in captured if name in producer]
+    available = set(defined)
+    available.add("")
+    foreign: dict[str, None] = {}
+    makes = 0
+    for node in nodes:
+        for name in node.reads:
+            if name not in available:
+                foreign[name] = None
+        made = node.outputs
+        available.update(made)
+        makes += len(made) - made.count("")
+    foreign.update((name, None) for name in outputs if name not in available)
+    if len(available) - len(defined) - 1 != makes:
+        _refuse_second_maker(nodes, defined)
+    late = [name for name in foreign if name in available]
+    if not late:
+        return nodes, tuple(foreign), True
     for name in late:
-        del captured[name]
-        is_sorted = False
-    if is_sorted:
-        return drafts, tuple(captured), True
-    return _stable_sort(drafts, producer), tuple(captured), False
+        del foreign[name]
+    return _stable_sort(nodes), tuple(foreign), False
 
 
-def _stable_sort(drafts: Sequence[Draft], producer: dict[str, int]) -> list[Draft]:
+def _refuse_second_maker(nodes: Sequence[Node], defined: Collection[str]) -> None:
+    made = set(defined)
+    for node in nodes:
+        for name in filter(None, node.outputs):
+            if name in made:
+                raise InvalidGraphError(_label(node), f"makes tensor {quoted(name)} a second time")
+            made.add(name)
+
+
+def _label(node: Node) -> str:
+    return f"node {quoted(node.name or node.op_type)} ({node.op_type})"
+
+
+def _stable_sort(nodes: Sequence[Node]) -> list[Node]:
     """Always the earliest node of the file whose inputs are ready."""
+    producer = {name: i for i, node in enumerate(nodes) for name in node.outputs if name}
     waits: list[int] = []
-    readers: list[list[int]] = [[] for _ in drafts]
-    for position, draft in enumerate(drafts):
-        needed = {producer[name] for name in draft.reads() if name in producer}
+    readers: list[list[int]] = [[] for _ in nodes]
+    for position, node in enumerate(nodes):
+        needed = {producer[name] for name in node.reads if name in producer}
         waits.append(len(needed))
         for maker in needed:
             readers[maker].append(position)
     ready = [position for position, count in enumerate(waits) if not count]
     heapify(ready)
-    ordered: list[Draft] = []
+    ordered: list[Node] = []
     while ready:
         position = heappop(ready)
-        ordered.append(drafts[position])
+        ordered.append(nodes[position])
         for reader in readers[position]:
             waits[reader] -= 1
             if not waits[reader]:
                 heappush(ready, reader)
-    if len(ordered) < len(drafts):
-        stuck = next(drafts[position] for position, count in enumerate(waits) if count)
-        raise InvalidGraphError(stuck.label, "is part of a cycle, so no execution order exists")
+    if len(ordered) < len(nodes):
+        stuck = next(nodes[position] for position, count in enumerate(waits) if count)
+        raise InvalidGraphError(
+            _label(stuck), "is part of a cycle or waits for one: no execution order exists"
+        )
     return ordered

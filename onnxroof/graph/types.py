@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -136,14 +136,13 @@ class Constant:
         shape: Dimensions; all exact.
         stored_bytes: Bytes as stored: packed, or values and indices of a sparse tensor;
             None for strings.
-        payload: Where the bytes lie when they were left in the file.
         nonzeros: Stored elements of a sparse tensor; None for a dense one.
         origin: "initializer", "Constant" or "attribute".
         identity: Equal for names that share one stored tensor, which is then counted once.
     """
 
     __slots__ = (
-        "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin", "payload", "shape",
+        "_payload", "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin", "shape",
         "stored_bytes",
     )  # fmt: skip
 
@@ -156,7 +155,7 @@ class Constant:
         *,
         raw: bytes | None = None,
         value: NDArray[np.generic] | None = None,
-        payload: Payload | None = None,
+        payload: Payload | Callable[[], Payload | None] | None = None,
         nonzeros: int | None = None,
         origin: str = "initializer",
     ) -> None:
@@ -164,7 +163,7 @@ class Constant:
         self.dtype = dtype
         self.shape = shape
         self.stored_bytes = stored_bytes
-        self.payload = payload
+        self._payload = payload
         self.nonzeros = nonzeros
         self.origin = origin
         self.identity: object = self
@@ -182,6 +181,18 @@ class Constant:
         return self._value
 
     @property
+    def payload(self) -> Payload | None:
+        """Where the bytes lie when they were left in the file."""
+        if callable(self._payload):
+            self._payload = self._payload()
+        return self._payload
+
+    def __reduce__(self) -> tuple[object, ...]:
+        self._payload = self.payload
+        state = {name: getattr(self, name) for name in self.__slots__ if name != "identity"}
+        return (_restored_constant, (state, None if self.identity is self else self.identity))
+
+    @property
     def may_have_value(self) -> bool:
         """Whether the elements were kept with the graph."""
         return self._value is not None or self._raw is not None
@@ -190,7 +201,7 @@ class Constant:
         """The same stored tensor under the name a further call of its function gives it."""
         copy = Constant(
             name, self.dtype, self.shape, self.stored_bytes, raw=self._raw, value=self._value,
-            payload=self.payload, nonzeros=self.nonzeros, origin=self.origin,
+            payload=self._payload, nonzeros=self.nonzeros, origin=self.origin,
         )  # fmt: skip
         copy.identity = self.identity
         return copy
@@ -199,36 +210,87 @@ class Constant:
         return f"Constant({self.name!r}, {self.dtype.label}, {self.shape})"
 
 
+def _restored_constant(state: dict[str, object], identity: object) -> Constant:
+    """A pickled constant; its identity is itself unless it shared another's tensor."""
+    constant = Constant.__new__(Constant)
+    for name, value in state.items():
+        setattr(constant, name, value)
+    constant.identity = constant if identity is None else identity
+    return constant
+
+
 AttributeValue = (
     float | int | str | tuple[float, ...] | tuple[int, ...] | tuple[str, ...]
     | Constant | tuple[Constant, ...] | ValueType | tuple[ValueType, ...]
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class Node:
-    """One operator call.
+    """One operator call. Never changed once made.
 
-    `index` is its position in execution order within its graph, its identity everywhere, since
-    names may be empty or repeat. An absent optional input or output is "". `scope` is the module
-    path the exporter recorded ("encoder/layer.0/attention"), "" when there is none.
+    Attributes:
+        index: Position in execution order within its graph, its identity everywhere, since names
+            may be empty or repeat.
+        name: As in the file; "" when it has none.
+        domain: "" for ai.onnx.
+        op_type: The operator.
+        opset: The opset version of the domain that holds here.
+        inputs: Tensor names; an absent optional input is "".
+        outputs: Tensor names; an output nobody wants is "".
+        attributes: (name, value) pairs as in the file, hashable.
+        subgraphs: (attribute, body) pairs.
     """
 
-    index: int
-    name: str
-    domain: str
-    op_type: str
-    opset: int
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: tuple[tuple[str, AttributeValue], ...]
-    subgraphs: tuple[tuple[str, Graph], ...]
-    scope: str
+    __slots__ = (
+        "_scope", "attributes", "domain", "index", "inputs", "name", "op_type", "opset",
+        "outputs", "subgraphs",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        domain: str,
+        op_type: str,
+        opset: int,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        attributes: tuple[tuple[str, AttributeValue], ...] = (),
+        subgraphs: tuple[tuple[str, Graph], ...] = (),
+        scope: str | None = None,
+        index: int = 0,
+    ) -> None:
+        self.name = name
+        self.domain = domain
+        self.op_type = op_type
+        self.opset = opset
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.subgraphs = subgraphs
+        self._scope = scope
+        self.index = index
+
+    @property
+    def scope(self) -> str:
+        """The module path the exporter recorded ("encoder/layer.0/attention"), "" for none."""
+        if self._scope is None:
+            return self.name.rpartition("/")[0].lstrip("/")
+        return self._scope
 
     @property
     def label(self) -> str:
         """The name, or for a nameless node its operator and position, e.g. "Relu#12"."""
         return self.name or f"{self.op_type}#{self.index}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Inputs, and what the bodies capture from outside."""
+        if not self.subgraphs:
+            return self.inputs
+        return (*self.inputs, *(name for _, graph in self.subgraphs for name in graph.captures))
+
+    def __repr__(self) -> str:
+        return f"Node({self.label!r}, {self.op_type}, {self.inputs} -> {self.outputs})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,266 @@
+"""Last stage: `KernelPlan` + `HardwareProfile` → `RooflineResult`, in the time domain.
+
+    seconds = max(work / peak, transcendentals / special rate, traffic / bandwidth) + overhead
+
+Multiply-accumulates run on the matrix engine where the device has one for their type, everything
+else on the vector engine; engines that differ overlap, one engine adds up. With peak figures the
+result is a lower bound on latency. Intensity, ridge point and attainable performance are derived
+from the same figures, never divided by zero, and a term that is not known is None.
+
+Source: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from onnxroof.bounded import is_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
+    from onnxroof.graph.types import DType
+    from onnxroof.hardware.profile import HardwareProfile, PeakKind
+
+_COMPUTE_TYPES: Mapping[str, str] = {
+    "uint8": "int8", "bool": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64",
+    "uint4": "int4", "int2": "int4", "uint2": "int4", "complex64": "fp32", "complex128": "fp64",
+    "fp4e2m1": "fp4", "fp6e2m3": "fp8", "fp6e3m2": "fp8",
+}  # fmt: skip
+"""Element types that compute at the rate of another label; 8-bit floats are all "fp8"."""
+
+
+class Bound(Enum):
+    """Which term of a kernel's time is the largest."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    OVERHEAD = "overhead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel's time on one device.
+
+    Attributes:
+        kernel: Index in the plan.
+        compute_seconds: Work over peak; None when the work or the peak is not known.
+        memory_seconds: Traffic over bandwidth; None when the traffic is not known.
+        overhead_seconds: Launch overhead.
+        seconds: The larger of the known terms, plus the overhead.
+        bound: Which term is largest.
+        arithmetic_intensity: FLOP per byte of traffic; None when it moves nothing or is unknown.
+        attainable_ops_per_second: min(peak, intensity · bandwidth); None when unknown.
+    """
+
+    kernel: int
+    compute_seconds: float | None
+    memory_seconds: float | None
+    overhead_seconds: float
+    seconds: float
+    bound: Bound
+    arithmetic_intensity: float | None
+    attainable_ops_per_second: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineResult:
+    """A model's time on one device.
+
+    Attributes:
+        hardware: The device.
+        peak_kind: "vendor" or "sustained" figures.
+        kernels: One time per kernel of the plan.
+        latency_seconds: Their sum: a lower bound on latency.
+        bound_shares: Share of the time in kernels bound by each term; sums to 1.
+        flops_per_second: Work of the model over its latency.
+        share_of_peak: That, as a share of the peak of the model's main compute type.
+        main_type: The compute type with most multiply-accumulates (or most work).
+        ridge_points: FLOP/byte at which each compute type's two roofs meet.
+        is_lower_bound_of_plan: A kernel's work or traffic is not known, so its time is missing.
+        at_upper_bounds: Sizes known only by their bounds were taken at the upper end.
+        assumptions: Sentences on figures that had to stand in for others.
+    """
+
+    hardware: HardwareProfile
+    peak_kind: PeakKind
+    kernels: tuple[KernelTime, ...]
+    latency_seconds: float
+    bound_shares: Mapping[Bound, float]
+    flops_per_second: float
+    share_of_peak: float | None
+    main_type: str
+    ridge_points: Mapping[str, float]
+    is_lower_bound_of_plan: bool
+    at_upper_bounds: bool
+    assumptions: tuple[str, ...]
+
+
+def compute_type(dtype: DType | None) -> str:
+    """The label under which a profile lists the rate of an element type."""
+    if dtype is None:
+        return "fp32"
+    label = dtype.label
+    return "fp8" if label.startswith("fp8") else _COMPUTE_TYPES.get(label, label)
+
+
+def apply_roofline(
+    plan: KernelPlan, hardware: HardwareProfile, peak: PeakKind = "vendor"
+) -> RooflineResult:
+    """Time every kernel of the plan on the device."""
+    device = _Device(hardware, peak)
+    kernels = tuple([device.time(kernel) for kernel in plan.kernels])
+    latency = sum(kernel.seconds for kernel in kernels)
+    shares = dict.fromkeys(Bound, 0.0)
+    for kernel in kernels:
+        shares[kernel.bound] += kernel.seconds / latency if latency else 0.0
+    flops = sum(kernel.flops or 0 for kernel in plan.kernels)
+    main_type, share = _achieved(plan, device, flops, latency)
+    return RooflineResult(
+        hardware=hardware,
+        peak_kind=peak,
+        kernels=kernels,
+        latency_seconds=latency,
+        bound_shares=shares,
+        flops_per_second=flops / latency if latency else 0.0,
+        share_of_peak=share,
+        main_type=main_type,
+        ridge_points=device.ridge_points(),
+        is_lower_bound_of_plan=any(
+            kernel.compute_seconds is None or kernel.memory_seconds is None for kernel in kernels
+        ),
+        at_upper_bounds=not is_exact(flops),
+        assumptions=tuple(device.assumptions),
+    )
+
+
+def _achieved(
+    plan: KernelPlan, device: _Device, flops: int, latency: float
+) -> tuple[str, float | None]:
+    """The main compute type, and the share of its peak that the whole model reaches."""
+    work: dict[str, int] = {}
+    for kernel in plan.kernels:
+        label = compute_type(kernel.compute_dtype)
+        work[label] = work.get(label, 0) + int(kernel.macs or 0)
+    main_type = max(work, key=lambda label: work[label], default="fp32")
+    peak = device.rate(main_type, "matrix")
+    return main_type, flops / latency / peak if peak and latency else None
+
+
+class _Device:
+    """A profile's rates, looked up once per compute type; collects the substitutions made."""
+
+    def __init__(self, hardware: HardwareProfile, peak: PeakKind) -> None:
+        self.hardware = hardware
+        self.kind = peak
+        self.bandwidth = hardware.bandwidth_bytes_per_second(peak)
+        self.overhead = hardware.kernel_overhead_seconds
+        self.assumptions: dict[str, None] = dict.fromkeys(hardware.bandwidth_assumptions(peak))
+        self._rates: dict[tuple[str, str], tuple[float | None, bool]] = {}
+
+    def rate(self, label: str, engine: str) -> float | None:
+        """Operations per second of a compute type on an engine."""
+        return self._lookup(label, engine)[0]
+
+    def _lookup(self, label: str, engine: str) -> tuple[float | None, bool]:
+        """(rate, whether it runs on the matrix engine)."""
+        key = (label, engine)
+        if key not in self._rates:
+            wanted = "matrix" if engine == "matrix" else "vector"
+            found = self.hardware.peak_ops_per_second(label, wanted, self.kind)
+            self.assumptions.update(dict.fromkeys(found.assumptions))
+            self._rates[key] = (found.ops_per_second, found.engine == "matrix")
+        return self._rates[key]
+
+    def ridge_points(self) -> dict[str, float]:
+        """FLOP/byte where the roofs meet, for each compute type of the device."""
+        points = {
+            label: self.hardware.ridge_point(label, "matrix", self.kind)
+            for label in self.hardware.compute_types
+        }
+        return {label: point for label, point in points.items() if point is not None}
+
+    def time(self, kernel: Kernel) -> KernelTime:
+        """One kernel; a control-flow kernel is the sum of its bodies' kernels."""
+        if kernel.bodies:
+            return self._bodies_time(kernel)
+        traffic = kernel.traffic_bytes
+        compute = self._compute_seconds(kernel)
+        memory = None if traffic is None else traffic / self.bandwidth
+        seconds = max(compute or 0.0, memory or 0.0) + self.overhead
+        flops = kernel.flops
+        intensity = flops / traffic if traffic and flops is not None else None
+        return KernelTime(
+            kernel.index,
+            compute,
+            memory,
+            self.overhead,
+            seconds,
+            _bound(compute, memory, self.overhead),
+            intensity,
+            self._attainable(kernel, intensity),
+        )
+
+    def _compute_seconds(self, kernel: Kernel) -> float | None:
+        macs, flops = kernel.macs, kernel.flops
+        if macs is None or flops is None:
+            return None
+        if not flops:
+            return 0.0
+        label = compute_type(kernel.compute_dtype)
+        vector = self.rate(label, "vector")
+        matrix, apart = self._lookup(label, "matrix") if macs else (vector, False)
+        if not matrix or (apart and not vector and flops > 2 * macs):
+            return None
+        if apart:
+            other = (flops - 2 * macs) / vector if vector else 0.0
+            seconds = max(2 * macs / matrix, other)
+        else:
+            seconds = flops / matrix
+        special = self.hardware.special_function_ops_per_second
+        if special and kernel.transcendentals:
+            seconds = max(seconds, kernel.transcendentals / special)
+        return seconds
+
+    def _attainable(self, kernel: Kernel, intensity: float | None) -> float | None:
+        engine = "matrix" if kernel.macs else "vector"
+        peak = self.rate(compute_type(kernel.compute_dtype), engine)
+        if peak is None or intensity is None:
+            return None
+        return min(peak, intensity * self.bandwidth)
+
+    def _bodies_time(self, kernel: Kernel) -> KernelTime:
+        totals = [self._body_terms(body) for body in kernel.bodies]
+        if any(body.alternative for body in kernel.bodies):
+            totals = [max(totals, key=lambda terms: terms[3])]
+        compute, memory, overhead, seconds = (sum(column) for column in zip(*totals, strict=True))
+        traffic, flops = kernel.traffic_bytes, kernel.flops
+        return KernelTime(
+            kernel.index, compute, memory, overhead + self.overhead, seconds + self.overhead,
+            _bound(compute, memory, overhead + self.overhead),
+            flops / traffic if traffic and flops is not None else None, None,
+        )  # fmt: skip
+
+    def _body_terms(self, body: KernelBody) -> tuple[float, float, float, float]:
+        times = [self.time(kernel) for kernel in body.plan.kernels]
+        trips = float(body.trips)
+        return (
+            trips * sum(time.compute_seconds or 0.0 for time in times),
+            trips * sum(time.memory_seconds or 0.0 for time in times),
+            trips * sum(time.overhead_seconds for time in times),
+            trips * sum(time.seconds for time in times),
+        )
+
+
+def _bound(compute: float | None, memory: float | None, overhead: float) -> Bound:
+    """The largest term; unknown when a missing term might be it."""
+    known = max(compute or 0.0, memory or 0.0)
+    if overhead >= known and compute is not None and memory is not None:
+        return Bound.OVERHEAD
+    if compute is None and memory is None:
+        return Bound.UNKNOWN
+    return Bound.COMPUTE if (compute or 0.0) >= (memory or 0.0) else Bound.MEMORY

@@ -99,8 +99,8 @@ def show_text(profile: HardwareProfile) -> str:
     default = f", {profile.threads} threads unless told otherwise" if profile.threads else ""
     parts = [
         f"{printable(profile.name)}: {printable(profile.title)}",
-        f"{profile.kind} by {printable(profile.vendor)}, default runtime {printable(profile.runtime)}"
-        f"{default}",
+        f"{profile.kind} by {printable(profile.vendor)},"
+        f" default runtime {printable(profile.runtime)}{default}",
         _figures_text(profile, ""),
     ]
     for variant in profile.thread_variants:

@@ -1,0 +1,121 @@
+"""When an operator's output is its input's bytes, so that nothing needs to be launched.
+
+Reshape and its kin always are. Transpose is when only axes of size 1 move; Slice and Split when
+the part kept lies in one piece; Cast, Expand, Pad and Dropout when they do nothing at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onnxroof.cost import NodeCost
+    from onnxroof.ops.call import OpCall, Shape
+
+
+def view_reason(node: NodeCost, *, contiguous: bool) -> str:
+    """Why the node launches nothing, or "" when it does.
+
+    Args:
+        node: The node.
+        contiguous: Whether the runtime passes a contiguous part of a buffer on as a view.
+    """
+    operator = node.call.operator
+    if operator is not None and operator.view:
+        return "view: the same bytes under another shape"
+    op_type = node.node.op_type
+    check = _DOES_NOTHING.get(op_type)
+    if check is not None and check(node.call):
+        return "does nothing: output equals input"
+    if op_type == "Transpose" and _keeps_order(node.call):
+        return "view: only axes of size 1 move"
+    if contiguous and op_type in _PARTS and _is_one_piece(node.call):
+        return "view: a contiguous part of its input"
+    return ""
+
+
+def _same_type_and_shape(call: OpCall) -> bool:
+    if not call.outputs or not call.inputs or call.inputs[0] is None:
+        return False
+    first, result = call.inputs[0], call.outputs[0]
+    return (
+        first.kind == "tensor"
+        and first.dtype is result.dtype
+        and first.shape is not None
+        and first.shape == result.shape
+        and first.exact
+    )
+
+
+def _is_inference_dropout(call: OpCall) -> bool:
+    """Dropout only drops in training mode (third input from opset 12, `is_test` before 7)."""
+    if len([name for name in call.node.outputs if name]) > 1:
+        return False
+    if call.has(2):
+        mode = call.value(2)
+        return mode is not None and not bool(mode.ravel()[0])
+    return True
+
+
+def _is_lone(call: OpCall) -> bool:
+    return len(call.given()) == 1
+
+
+_DOES_NOTHING: Mapping[str, Callable[[OpCall], bool]] = {
+    "Cast": _same_type_and_shape,
+    "CastLike": _same_type_and_shape,
+    "Expand": _same_type_and_shape,
+    "Tile": _same_type_and_shape,
+    "Pad": _same_type_and_shape,
+    "Slice": _same_type_and_shape,
+    "Dropout": _is_inference_dropout,
+    "Concat": _is_lone,
+    "Sum": _is_lone,
+    "Max": _is_lone,
+    "Min": _is_lone,
+    "Mean": _is_lone,
+}
+
+
+def _keeps_order(call: OpCall) -> bool:
+    """Whether the axes that are longer than 1 stay in order."""
+    if not call.inputs or call.inputs[0] is None or call.inputs[0].shape is None:
+        return False
+    shape = call.inputs[0].shape
+    order = call.attributes.get("perm", tuple(range(len(shape) - 1, -1, -1)))
+    if not isinstance(order, tuple) or len(order) != len(shape):
+        return False
+    kept = [int(axis) for axis in order if isinstance(axis, int) and shape[axis] != 1]
+    return kept == sorted(kept)
+
+
+_PARTS = frozenset({"Slice", "Split"})
+
+
+def _is_one_piece(call: OpCall) -> bool:
+    """Whether each output is one contiguous run of the input's elements."""
+    if not call.inputs or call.inputs[0] is None or call.inputs[0].shape is None:
+        return False
+    shape = call.inputs[0].shape
+    if call.op_type == "Slice" and not _forward_steps(call):
+        return False
+    return all(
+        info.shape is not None and info.exact and _is_run(shape, info.shape)
+        for info in call.outputs
+    )
+
+
+def _forward_steps(call: OpCall) -> bool:
+    if not call.has(4):
+        return True
+    steps = call.value(4)
+    return steps is not None and all(step == 1 for step in steps.ravel().tolist())
+
+
+def _is_run(whole: Shape, part: Shape) -> bool:
+    """A box is contiguous when every axis before the first cut one has size 1 in it."""
+    cut = [axis for axis, (a, b) in enumerate(zip(whole, part, strict=True)) if a != b]
+    return not cut or math.prod(part[: cut[-1]]) == 1

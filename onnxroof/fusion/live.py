@@ -1,0 +1,131 @@
+"""The graph a runtime starts from: dead, folded and metadata-only nodes taken out, views resolved.
+
+Nothing is rewritten: a `LiveGraph` is an index over the counted nodes. It says which nodes launch
+work, which tensor each name really is (a view is its source's bytes), who makes a tensor, who reads
+it, and which tensors must exist in memory at the end. Linear in nodes and edges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxroof.cost import Status
+from onnxroof.fusion.layout import view_reason
+from onnxroof.fusion.records import RemovedNode
+
+if TYPE_CHECKING:
+    from onnxroof.cost import GraphCost, NodeCost
+    from onnxroof.ops.call import TensorInfo
+
+METADATA = frozenset({"Shape", "Size", "SequenceLength"})
+"""Answered from a tensor's description; the tensor itself is never touched."""
+
+
+class LiveGraph:
+    """Which nodes launch work, and how tensors connect them.
+
+    Attributes:
+        nodes: Every node of the graph with its cost, by index.
+        live: Indices of the nodes that launch work, in execution order.
+        removed: The other nodes, each with its reason.
+        source: Name of a view → name of the tensor whose bytes it shows.
+        producer: Tensor → index of the live node that makes it.
+        readers: Tensor → indices of the live nodes that read it, directly or through views.
+        exits: Tensors that must be in memory when the graph ends.
+        tensors: Everything known of each tensor by name.
+    """
+
+    __slots__ = ("exits", "live", "nodes", "producer", "readers", "removed", "source", "tensors")
+
+    def __init__(self, cost: GraphCost, *, contiguous_views: bool = False) -> None:
+        graph = cost.shaped.graph
+        self.nodes = cost.nodes
+        self.tensors = cost.shaped.tensors
+        self.source: dict[str, str] = {}
+        self.producer: dict[str, int] = {}
+        self.readers: dict[str, list[int]] = {}
+        self.removed: list[RemovedNode] = []
+        self.live: list[int] = []
+        needed = _needed(cost)
+        for index, node in enumerate(cost.nodes):
+            if node.status is Status.FOLDED or not needed[index]:
+                self._remove(node, _reason(node, needed=needed[index]))
+            elif node.node.op_type in METADATA:
+                self._remove(node, "answered from metadata")
+            else:
+                self._place(index, node, contiguous_views=contiguous_views)
+        self.exits = {self.source.get(name, name) for name in graph.outputs}
+
+    def _remove(self, node: NodeCost, reason: str) -> None:
+        self.removed.append(RemovedNode(node.node.index, node.name, node.op_type, reason))
+
+    def _place(self, index: int, node: NodeCost, *, contiguous_views: bool) -> None:
+        """Make the node a view of its input's bytes, or live with its edges noted."""
+        source, onnx_node = self.source, node.node
+        reason = view_reason(node, contiguous=contiguous_views)
+        if reason:
+            self._remove(node, reason)
+            origin = onnx_node.inputs[0]
+            origin = source.get(origin, origin)
+            for name in onnx_node.outputs:
+                source[name] = origin
+            return
+        self.live.append(index)
+        readers = self.readers
+        infos = node.call.inputs
+        for position, name in enumerate(onnx_node.inputs):
+            info = infos[position]
+            if info is None or info.constant:
+                continue
+            self._read(source.get(name, name), index, readers)
+        if onnx_node.subgraphs:
+            for _, body in onnx_node.subgraphs:
+                for name in body.captures:
+                    self._read(source.get(name, name), index, readers)
+        producer = self.producer
+        for name in onnx_node.outputs:
+            if name:
+                producer[name] = index
+
+    @staticmethod
+    def _read(tensor: str, index: int, readers: dict[str, list[int]]) -> None:
+        known = readers.get(tensor)
+        if known is None:
+            readers[tensor] = [index]
+        elif known[-1] != index:
+            known.append(index)
+
+    def info(self, tensor: str) -> TensorInfo | None:
+        """What is known of a tensor."""
+        return self.tensors.get(tensor)
+
+    def only_reader(self, tensor: str) -> int:
+        """The one live node that reads the tensor, or −1: none, several, or it must be kept."""
+        readers = self.readers.get(tensor)
+        if readers is None or len(readers) != 1 or tensor in self.exits:
+            return -1
+        return readers[0]
+
+
+def _needed(cost: GraphCost) -> list[bool]:
+    """Per node whether an output of the graph depends on it, constants folded."""
+    wanted = set(cost.shaped.graph.outputs)
+    needed = [True] * len(cost.nodes)
+    for index in range(len(cost.nodes) - 1, -1, -1):
+        cost_node = cost.nodes[index]
+        node = cost_node.node
+        if wanted.isdisjoint(node.outputs):
+            needed[index] = False
+        elif cost_node.status is not Status.FOLDED and node.op_type not in METADATA:
+            wanted.update(node.inputs)
+            for _, body in node.subgraphs:
+                wanted.update(body.captures)
+    return needed
+
+
+def _reason(node: NodeCost, *, needed: bool) -> str:
+    if not needed:
+        return "dead: no output of the graph depends on it"
+    if node.call.folded:
+        return "folded: its inputs are constants"
+    return "shape arithmetic: its result is known before the run"

@@ -1,0 +1,167 @@
+"""What a kernel plan consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxroof.cost import GraphCost
+    from onnxroof.graph.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedNode:
+    """A node that launches nothing, and why."""
+
+    index: int
+    name: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FusionMiss:
+    """A group that looks like a rule's pattern but must not or cannot be fused.
+
+    `nodes` are the nodes concerned, in execution order; `name` is the label of the first.
+    """
+
+    nodes: tuple[int, ...]
+    name: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBody:
+    """The kernels of a subgraph that a control-flow node runs, and how often; see `BodyCost`."""
+
+    name: str
+    plan: KernelPlan
+    trips: int
+    alternative: bool
+    per_trip: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """One launch of a runtime: the nodes it does at once and what it moves.
+
+    None means unknown, never zero.
+
+    Attributes:
+        index: Position in launch order.
+        nodes: Indices of the graph's nodes it does, in execution order.
+        anchor: Index of the node that gives it its name: the heaviest by its rule.
+        rule: Name of the fusion rule, "none" for a lone node.
+        name: The anchor's label.
+        op_type: Its operators in order, e.g. "Conv+BatchNormalization+Relu".
+        macs: Multiply-accumulate pairs.
+        flops: Floating-point operations after folding.
+        transcendentals: exp, log, erf … evaluations, also in flops.
+        input_bytes: Activation bytes read from memory.
+        weight_bytes: Constant bytes read, after folding.
+        output_bytes: Bytes written to memory.
+        elided: Tensors between its nodes, which never reach memory.
+        compute_dtype: Type of its multiply-accumulates, or of its anchor's first input.
+        bodies: The kernels of the subgraphs it runs, for control flow.
+        note: What folds, and what was assumed.
+    """
+
+    index: int
+    nodes: tuple[int, ...]
+    anchor: int
+    rule: str
+    name: str
+    op_type: str
+    macs: int | None
+    flops: int | None
+    transcendentals: int | None
+    input_bytes: int | None
+    weight_bytes: int | None
+    output_bytes: int | None
+    elided: tuple[str, ...]
+    compute_dtype: DType | None
+    bodies: tuple[KernelBody, ...]
+    note: str
+
+    @property
+    def read_bytes(self) -> int | None:
+        """Activation and constant bytes read; None when a part is unknown."""
+        if self.input_bytes is None or self.weight_bytes is None:
+            return None
+        return self.input_bytes + self.weight_bytes
+
+    @property
+    def written_bytes(self) -> int | None:
+        """Bytes written; the same as `output_bytes`."""
+        return self.output_bytes
+
+    @property
+    def traffic_bytes(self) -> int | None:
+        """Bytes read and written; None when a part is unknown."""
+        read = self.read_bytes
+        if read is None or self.output_bytes is None:
+            return None
+        return read + self.output_bytes
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """What a runtime launches for a graph, in order.
+
+    Attributes:
+        cost: The graph's costs before fusion.
+        runtime: Name of the fusion set.
+        kernels: One per launch, in launch order.
+        misses: Candidates that do not fuse, each with its reason.
+        removed: Nodes that launch nothing, each with its reason.
+    """
+
+    cost: GraphCost
+    runtime: str
+    kernels: tuple[Kernel, ...]
+    misses: tuple[FusionMiss, ...]
+    removed: tuple[RemovedNode, ...]
+
+    @cached_property
+    def macs(self) -> int:
+        """Multiply-accumulates of all kernels; unknown kernels leave a lower bound."""
+        return sum(kernel.macs or 0 for kernel in self.kernels)
+
+    @cached_property
+    def flops(self) -> int:
+        """FLOPs of all kernels; unknown kernels leave a lower bound."""
+        return sum(kernel.flops or 0 for kernel in self.kernels)
+
+    @cached_property
+    def transcendentals(self) -> int:
+        """Transcendental evaluations of all kernels."""
+        return sum(kernel.transcendentals or 0 for kernel in self.kernels)
+
+    @cached_property
+    def input_bytes(self) -> int:
+        """Activation bytes read by all kernels."""
+        return sum(kernel.input_bytes or 0 for kernel in self.kernels)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Constant bytes read by all kernels."""
+        return sum(kernel.weight_bytes or 0 for kernel in self.kernels)
+
+    @cached_property
+    def output_bytes(self) -> int:
+        """Bytes written by all kernels."""
+        return sum(kernel.output_bytes or 0 for kernel in self.kernels)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes moved by all kernels; unknown kernels leave a lower bound."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes
+
+    @cached_property
+    def is_lower_bound(self) -> bool:
+        """Whether a kernel's work or traffic is unknown."""
+        return any(k.flops is None or k.traffic_bytes is None for k in self.kernels)

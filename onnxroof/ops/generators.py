@@ -1,4 +1,4 @@
-"""Tensors made from sizes alone: constants, ranges, random numbers, windows, masks.
+"""Tensors made from sizes alone: constants, ranges, one-hot codes, random numbers, windows.
 
 Random generators count one operation per number drawn.
 """
@@ -32,8 +32,6 @@ declare("EyeLike", free="writes ones and zeros")
 declare("OneHot", control=(1, 2), free="writes two given values by index")
 declare("Range", control=(0, 1, 2), free="counts, no arithmetic on data")
 declare("Range", domain=MICROSOFT, control=(0, 1, 2), free="counts, no arithmetic on data")
-declare("Trilu", control=(1,), free="copies one triangle, zeros the other")
-declare("Trilu", domain=MICROSOFT, control=(1,), free="copies one triangle, zeros the other")
 declare("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", random=True)
 declare("Bernoulli", random=True, pointwise=True)
 declare("Multinomial", random=True)
@@ -137,20 +135,10 @@ def one_hot_shape(call: OpCall) -> Sequence[TensorInfo]:
     return (call.input(2).like((*indices[:axis], size, *indices[axis:])),)
 
 
-@shape_rule("Trilu")
-@shape_rule("Trilu", domain=MICROSOFT)
-def trilu_shape(call: OpCall) -> Sequence[TensorInfo]:
-    """The input's type and shape."""
-    source = call.input(0)
-    if source.shape is not None and len(source.shape) < 2:
-        raise Impossible(f"the input must have two axes or more, got {len(source.shape)}")
-    return (source.like(),)
-
-
-@cost_rule("ConstantOfShape", "OneHot", "Range", "Trilu")
-@cost_rule("Range", "Trilu", domain=MICROSOFT)
+@cost_rule("ConstantOfShape", "OneHot", "Range")
+@cost_rule("Range", domain=MICROSOFT)
 def filled_cost(call: OpCall) -> OpCost:
-    """Sizes, indices or one triangle in, the tensor out, no arithmetic on data."""
+    """Sizes or indices in, the tensor out, no arithmetic on data."""
     call.output()
     return FREE
 

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     "convolution",
+    "nchwc",
     "matmul",
+    "quantized_matmul",
+    "einsum",
+    "mixture_of_experts",
     "attention",
     "normalization",
+    "contrib_normalization",
     "elementwise",
     "elementwise_values",
     "activation",

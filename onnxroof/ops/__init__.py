@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     "convolution",
+    "transposed_convolution",
+    "causal_convolution",
     "nchwc",
     "matmul",
     "quantized_matmul",
@@ -56,3 +58,18 @@ def load_rules() -> Registry:
     from onnxroof.ops.registry import default_registry
 
     return default_registry
+
+
+@cache
+def load_plugins() -> tuple[str, ...]:
+    """Import what installed packages offer in the entry-point group `onnxroof.operators`.
+
+    Each entry point names a function without arguments that calls `register_operator`. Looked up
+    once, and only when a model has an operator that nobody knows, since the search is slow.
+    """
+    from importlib.metadata import entry_points
+
+    found = entry_points(group="onnxroof.operators")
+    for entry_point in found:
+        entry_point.load()()
+    return tuple(entry_point.name for entry_point in found)

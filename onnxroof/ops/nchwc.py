@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.ops.call import Impossible, OpCost
-from onnxroof.ops.checks import require_equal, require_rank
+from onnxroof.ops.checks import require_rank
 from onnxroof.ops.convolution import conv_cost
 from onnxroof.ops.geometry import ceil_div, sliding_window
 from onnxroof.ops.pooling import (
@@ -110,22 +110,4 @@ cost_rule("GlobalMaxPool", domain=NCHWC)(global_max_cost)
 cost_rule("GlobalAveragePool", domain=NCHWC)(global_average_cost)
 
 
-@shape_rule("Upsample", domain=NCHWC)
-def nchwc_upsample_shape(call: OpCall) -> Sequence[TensorInfo]:
-    """Y [N, C, H·scale, W·scale] with integer scales."""
-    x, scales = call.input(0), call.ints_attr("scales") or (1,) * call.input(0).rank
-    require_equal(len(scales), x.rank, "scales and X differ in rank")
-    return [x.like(tuple(dim * scale for dim, scale in zip(x.dims, scales, strict=True)))]
-
-
-@cost_rule("Upsample", domain=NCHWC)
-def nchwc_upsample_cost(call: OpCall) -> OpCost:
-    """Nearest: no arithmetic. Linear over d resized axes: 2·2^d − 1 per element of Y."""
-    if call.attr("mode", "nearest") == "nearest":
-        return OpCost()
-    resized = sum(scale != 1 for scale in call.ints_attr("scales") or ())
-    return OpCost(0, call.output().elements * (2 * 2**resized - 1) if resized else 0)
-
-
 declare("ReorderInput", "ReorderOutput", domain=NCHWC, free="it copies to another memory layout")
-declare("Upsample", domain=NCHWC, free="it repeats the nearest element")

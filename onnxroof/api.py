@@ -14,10 +14,12 @@ from onnxroof.graph.types import DType
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
 from onnxroof.memory import plan_memory
+from onnxroof.plugins import read_operators
 from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
 
     from onnxroof.graph.load import ModelSource
@@ -44,6 +46,8 @@ def analyze(
     precision: str = "",
     runtime: str | None = None,
     peak: str = "vendor",
+    threads: int | None = None,
+    operators: str | os.PathLike[str] | None = None,
     keep_going: bool = False,
     memo: Memo | None = None,
 ) -> Analysis:
@@ -58,6 +62,8 @@ def analyze(
             stored and computed so; "" keeps the file's types.
         runtime: Whose fusion rules to apply; None takes the profile's default.
         peak: "vendor" for data-sheet peaks, "sustained" for measured ones.
+        threads: Threads to use, on devices that have them; None takes the profile's default.
+        operators: YAML file that describes operators of your own (see `onnxroof.plugins`).
         keep_going: Return a partial analysis (see `Analysis.problems`) where a node contradicts
             its operator's text, instead of raising.
         memo: Results shared between calls; see `CostFunction`.
@@ -68,11 +74,11 @@ def analyze(
         ProfileError: A hardware profile is unknown or invalid.
         UsageError: An argument cannot be understood.
     """
-    profiles = _profiles(hardware)
+    profiles = _profiles(hardware, threads)
     model = load_model(source)
     bindings = Bindings.of(dims, input_shapes)
     if memo is None:
-        memo = memo_for(precision)
+        memo = memo_for(precision, operators)
     shaped, findings = infer_shapes(model.graph, bindings, memo)
     if findings.problems and not keep_going:
         raise ShapeMismatchError(findings.problems)
@@ -96,12 +102,13 @@ def analyze(
     )
 
 
-def memo_for(precision: str) -> Memo:
-    """A fresh memo for a precision. Raises UsageError for one that does not exist."""
+def memo_for(precision: str, operators: str | os.PathLike[str] | None = None) -> Memo:
+    """A fresh memo for a precision and operators. Raises UsageError for bad ones."""
     if precision not in _STORED_AS:
         known = ", ".join(name for name in _STORED_AS if name)
         raise UsageError(f"precision {precision!r} is not one of {known}")
-    return Memo(_STORED_AS[precision])
+    registry = None if operators is None else read_operators(operators)
+    return Memo(_STORED_AS[precision], registry)
 
 
 def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
@@ -109,8 +116,11 @@ def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
     return profiles[0].runtime if profiles else "onnxruntime"
 
 
-def _profiles(hardware: Hardware | Sequence[Hardware]) -> tuple[HardwareProfile, ...]:
+def _profiles(
+    hardware: Hardware | Sequence[Hardware], threads: int | None
+) -> tuple[HardwareProfile, ...]:
     listed = (hardware,) if isinstance(hardware, str | HardwareProfile) else tuple(hardware)
-    return tuple(
-        item if isinstance(item, HardwareProfile) else load_profile(item) for item in listed
-    )
+    loaded = [item if isinstance(item, HardwareProfile) else load_profile(item) for item in listed]
+    if threads is None:
+        return tuple(loaded)
+    return tuple(item if item.threads is None else item.for_threads(threads) for item in loaded)

@@ -176,6 +176,8 @@ class Bindings:
 
 def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
     """A declared type as known at these bindings; the shape is None where a name is not bound."""
+    if kind.kind == "opaque":
+        return TensorInfo(None, None)
     if kind.kind != "tensor":
         element = declared_info(kind.element, bindings) if kind.element else None
         return TensorInfo(element.dtype if element else None, None, kind=kind.kind, element=element)

@@ -415,7 +415,9 @@ def _traffic(
     constants: int | None = 0
     for position, name in enumerate(node.inputs):
         info = call.inputs[position]
-        if not name or info is None or name in seen or position in control:
+        if not name or info is None or name in seen:
+            continue
+        if position in control and position not in reads:
             continue
         seen.add(name)
         nbytes = reads[position] if position in reads else info.nbytes

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from onnxroof.bindings import Bindings, declared_info
 from onnxroof.bounded import BoundedInt
 from onnxroof.errors import NodeProblem
-from onnxroof.ops import load_rules
+from onnxroof.ops import load_plugins, load_rules
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
-from onnxroof.ops.control_flow import GRAPH_RULES
+from onnxroof.ops.control_flow import GRAPH_RULES, Body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +77,10 @@ class ShapeFindings:
 class Memo:
     """Results by signature, shared by all walks that use the same precision and registry."""
 
-    def __init__(self, retype: Mapping[DType, DType] | None = None) -> None:
+    def __init__(
+        self, retype: Mapping[DType, DType] | None = None, registry: Registry | None = None
+    ) -> None:
+        self.registry = registry or load_rules()
         self.retype = dict(retype or {})
         self.calls: dict[tuple[object, ...], OpCall] = {}
         self.weights: dict[tuple[DType, tuple[int, ...]], TensorInfo] = {}
@@ -92,7 +95,7 @@ def infer_shapes(
         UnboundDimensionError: A free dimension other than a leading one is not bound.
         UnknownDimensionError: A binding for a dimension or input the model does not have.
     """
-    walker = _Walker(load_rules(), bindings, memo or Memo())
+    walker = _Walker(bindings, memo or Memo())
     inputs = {name: walker.retyped(info) for name, info in bindings.bind_inputs(graph).items()}
     shaped = walker.walk(graph, inputs, ())
     bindings.check_all_used(walker.data_dependent)
@@ -107,8 +110,8 @@ def infer_shapes(
 class _Walker:
     """The state of one walk."""
 
-    def __init__(self, registry: Registry, bindings: Bindings, memo: Memo) -> None:
-        self.registry = registry
+    def __init__(self, bindings: Bindings, memo: Memo) -> None:
+        self.registry = memo.registry
         self.bindings = bindings
         self.memo = memo
         self.unresolved: list[Unresolved] = []
@@ -130,10 +133,9 @@ class _Walker:
         for captured in graph.captures:
             tensors[captured] = _find(captured, outer)
         calls: list[OpCall] = []
-        find = self.registry.find
         for node in graph.nodes:
             infos = tuple([tensors[name] if name else None for name in node.inputs])
-            operator = find(node.domain, node.op_type, node.opset)
+            operator = self._operator(node)
             if node.subgraphs:
                 call = self._with_bodies(node, infos, operator, (tensors, *outer))
             else:
@@ -155,6 +157,19 @@ class _Walker:
         for captured in graph.captures:
             del tensors[captured]
         return ShapedGraph(graph, tuple(calls), tensors)
+
+    def _operator(self, node: Node) -> Operator | None:
+        """The registered operator; installed plug-ins are consulted before giving up."""
+        operator = self.registry.find(node.domain, node.op_type, node.opset)
+        if operator is not None and operator.cost_rule is not None:
+            return operator
+        if operator is None and load_plugins():
+            operator = self.registry.find(node.domain, node.op_type, node.opset)
+        if operator is None and not node.subgraphs:
+            from onnxroof.ops.fallback import expandable
+
+            operator = expandable(node.domain, node.op_type, node.opset)
+        return operator
 
     # -- one node --------------------------------------------------------------------------
 
@@ -183,18 +198,32 @@ class _Walker:
 
     def _size(self, call: OpCall) -> None:
         operator = call.operator
-        if operator is None or operator.shape_rule is None:
+        if operator is not None and operator.shape_rule is not None:
+            outputs = operator.shape_rule(call)
+        elif operator is not None and operator.source == "function body":
+            outputs = self._expand(call)
+        else:
             from onnxroof.ops.fallback import infer_by_schema
 
             outputs = infer_by_schema(call)
-        else:
-            outputs = operator.shape_rule(call)
         call.outputs = tuple(outputs)
         values = self._values(call, operator)
         call.outputs = tuple(
             self._finished(info, values[position] if position < len(values) else None, call)
             for position, info in enumerate(call.outputs)
         )
+
+    def _expand(self, call: OpCall) -> tuple[TensorInfo, ...]:
+        """Run the operator's function body once, in place of a rule."""
+        from onnxroof.ops.fallback import function_body
+
+        body = function_body(call)
+        bound = {
+            f"i{position}": info for position, info in enumerate(call.inputs) if info is not None
+        }
+        shaped = self.walk(body, bound, ())
+        call.bodies = (Body("function body", shaped),)
+        return shaped.outputs
 
     def _values(self, call: OpCall, operator: Operator | None) -> Sequence[Value | None]:
         """Values of the outputs where all inputs have one and the result is tiny."""
@@ -289,13 +318,16 @@ class _Walker:
     def _named(self, node: Node, outputs: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
         """Data-dependent sizes get a name of their own, and the size bound to it if any."""
         named = list(outputs)
+        sizes: dict[int, int] = {}  # one size that several outputs share has one name
         for position, info in enumerate(outputs):
             if info.exact or info.shape is None or not node.outputs[position : position + 1]:
                 continue
             dims: list[int] = []
             for axis, dim in enumerate(info.shape):
                 if isinstance(dim, BoundedInt) and not dim.name:
-                    dims.append(self._bounded(f"{node.outputs[position]}.{axis}", dim))
+                    if id(dim) not in sizes:
+                        sizes[id(dim)] = self._bounded(f"{node.outputs[position]}.{axis}", dim)
+                    dims.append(sizes[id(dim)])
                 else:
                     dims.append(dim)
             named[position] = TensorInfo(info.dtype, tuple(dims))

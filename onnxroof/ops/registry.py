@@ -83,7 +83,9 @@ class _Entry:
 class Registry:
     """Rules by operator. One shared instance holds the built-in operators (`default_registry`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Registry | None = None) -> None:
+        """Start empty; what is not found here is looked up in `base`."""
+        self._base = base
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._resolved: dict[tuple[str, str, int], Operator | None] = {}
 
@@ -100,8 +102,16 @@ class Registry:
         key = (domain, op_type, opset)
         if key not in self._resolved:
             entry = self._entries.get((domain, op_type))
-            self._resolved[key] = None if entry is None else _at(entry, opset)
+            found = None if entry is None else _at(entry, opset)
+            if entry is None and self._base is not None:
+                found = self._base.find(domain, op_type, opset)
+            self._resolved[key] = found
         return self._resolved[key]
+
+    def set_traits(self, domain: str, op_type: str, **traits: object) -> None:
+        """Change traits (fields of `Operator`) of one operator."""
+        entry = self.entry(domain, op_type)
+        entry.traits = replace(entry.traits, **traits)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Operator]:
         """Every operator, at its newest rules, sorted by domain and name."""
@@ -166,7 +176,7 @@ def declare(*op_types: str, domain: str = "", **traits: object) -> None:
         if entry.declared:
             raise ValueError(f"traits of {domain}.{op_type} declared twice")
         entry.declared = True
-        entry.traits = replace(entry.traits, **traits)  # type: ignore[arg-type]
+        default_registry.set_traits(domain, op_type, **traits)
 
 
 def declare_view(*op_types: str, domain: str = "", control: tuple[int, ...] = ()) -> None:

@@ -1,0 +1,139 @@
+"""Arithmetic over input shapes, written as text in a user's YAML; parsed, never run as Python.
+
+    x0[0] * x0[1] // stride * ceil_div(x0[2], 2)
+
+`x0`, `x1` … are the shapes of the inputs, `y0` … those of the outputs (in costs), attribute names
+their integer values. Known: + − * // % unary minus, parentheses, `[i]`, `len`, `prod`, `sum`,
+`min`, `max`, `ceil_div`. Everything is an exact integer; sizes that are only bounded stay so.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+from onnxroof.bounded import largest, smallest
+from onnxroof.errors import UsageError
+from onnxroof.ops.geometry import ceil_div
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Names = Mapping[str, "int | tuple[int, ...]"]
+
+LONGEST = 1000
+"""Characters of an expression; longer ones are refused."""
+
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {
+    "len": len,
+    "prod": math.prod,
+    "sum": sum,
+    "min": lambda *values: smallest(*_flat(values)),
+    "max": lambda *values: largest(*_flat(values)),
+    "ceil_div": ceil_div,
+}
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def _flat(values: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
+    if len(values) == 1 and isinstance(values[0], tuple):
+        return values[0]
+    return tuple(value for value in values if isinstance(value, int))
+
+
+class Expression:
+    """One parsed expression.
+
+    Raises:
+        UsageError: The text is not such an expression; the message shows the part that is not.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > LONGEST:
+            raise UsageError(f"expression longer than {LONGEST} characters: {text[:40]!r}…")
+        try:
+            self._tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise UsageError(f"not an expression: {text!r}") from None
+        _check(self._tree, text)
+
+    def __call__(self, names: Names) -> int:
+        """The value at the given names.
+
+        Raises:
+            UsageError: A name is not known, an index is out of range or a division is by zero.
+        """
+        try:
+            result = _evaluate(self._tree, names)
+        except (KeyError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
+            raise UsageError(f"expression {self.text!r} cannot be evaluated: {error}") from None
+        if not isinstance(result, int):
+            raise UsageError(f"expression {self.text!r} gives a shape where a number is needed")
+        return result
+
+    def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
+        return (Expression, (self.text,))
+
+
+def _check(tree: ast.AST, text: str) -> None:
+    """Refuse everything outside the little language."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            continue
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
+                continue
+        elif isinstance(
+            node,
+            ast.BinOp | ast.UnaryOp | ast.USub | ast.Name | ast.Load | ast.Subscript
+            | ast.Slice | ast.operator,
+        ):  # fmt: skip
+            if not isinstance(node, ast.operator) or type(node) in _OPERATORS:
+                continue
+        shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+        raise UsageError(f"{shown!r} is not allowed in expression {text!r}")
+
+
+def _evaluate(node: ast.expr, names: Names) -> int | tuple[int, ...]:
+    if isinstance(node, ast.Constant):
+        return int(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise KeyError(f"unknown name {node.id}; known: {', '.join(names)}")
+        return names[node.id]
+    if isinstance(node, ast.Subscript):
+        return _item(node, names)
+    if isinstance(node, ast.UnaryOp):
+        return -_number(node.operand, names)
+    if isinstance(node, ast.BinOp):
+        left, right = _number(node.left, names), _number(node.right, names)
+        return _OPERATORS[type(node.op)](left, right)
+    assert isinstance(node, ast.Call)  # noqa: S101 - _check let nothing else through
+    function = _FUNCTIONS[node.func.id]  # type: ignore[attr-defined]
+    return function(*(_evaluate(argument, names) for argument in node.args))
+
+
+def _item(node: ast.Subscript, names: Names) -> int | tuple[int, ...]:
+    value = _evaluate(node.value, names)
+    if not isinstance(value, tuple):
+        raise TypeError(f"{ast.unparse(node.value)} is a number, it has no [ ]")
+    if isinstance(node.slice, ast.Slice):
+        ends = (node.slice.lower, node.slice.upper, node.slice.step)
+        return value[slice(*(None if end is None else _number(end, names) for end in ends))]
+    return value[_number(node.slice, names)]
+
+
+def _number(node: ast.expr, names: Names) -> int:
+    value = _evaluate(node, names)
+    if not isinstance(value, int):
+        raise TypeError(f"{ast.unparse(node)} is a shape, not a number")
+    return value

@@ -1,0 +1,219 @@
+"""A user's own operators: one Python function, or one line of YAML.
+
+    register_operator("my.ops", "Foo", shape=foo_shape, cost=foo_cost)
+
+registers for the process; a package does the same for everybody who installs it through an entry
+point of the group `onnxroof.operators`, which is looked at only when a model has an operator that
+nobody knows. A YAML file holds for the analyses it is given to:
+
+    operators:
+      - {domain: my.ops, op_type: Foo, outputs: ["x0[0], x0[1] * 2"], flops: "3 * prod(y0)"}
+
+Expressions are parsed, never run (see `onnxroof.ops.expressions`). Such operators show in the
+coverage by where they come from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onnxroof.errors import UsageError, quoted
+from onnxroof.graph.types import DTYPE_BY_LABEL
+from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
+from onnxroof.ops import load_rules
+from onnxroof.ops.call import OpCall, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.expressions import Expression
+from onnxroof.ops.registry import Registry
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.graph.types import DType
+    from onnxroof.hardware.strict_yaml import Value
+    from onnxroof.ops.registry import CostRule, ShapeRule
+
+_KEYS = ("domain", "op_type", "outputs", "dtype", "macs", "flops", "transcendentals",
+         "read_bytes", "written_bytes", "control")  # fmt: skip
+
+
+def register_operator(
+    domain: str,
+    op_type: str,
+    *,
+    shape: ShapeRule,
+    cost: CostRule,
+    since: int = 1,
+    control: tuple[int, ...] = (),
+    pointwise: bool = False,
+) -> None:
+    """Teach this process one operator.
+
+    Args:
+        domain: The operator's domain as in the file.
+        op_type: Its name.
+        shape: Function of an `OpCall` that returns one `TensorInfo` per output.
+        cost: Function of an `OpCall` (outputs filled in) that returns an `OpCost`.
+        since: First opset version of the domain for which this holds.
+        control: Positions of inputs that steer it (shapes, axes), whose values `shape` may read.
+        pointwise: Whether it may run inside a neighbouring kernel.
+
+    Raises:
+        ValueError: The operator has such rules already.
+    """
+    registry = load_rules()
+    entry = registry.entry(domain, op_type)
+    if since in entry.shape_rules or since in entry.cost_rules:
+        raise ValueError(f"operator {domain}.{op_type} since {since} is registered already")
+    registry.set_traits(
+        domain, op_type, control=control, pointwise=pointwise, source="plug-in"
+    )
+    entry.shape_rules[since] = shape
+    entry.cost_rules[since] = cost
+
+
+def read_operators(path: str | os.PathLike[str]) -> Registry:
+    """A registry with the operators of a YAML file on top of the built-in ones.
+
+    Raises:
+        UsageError: The file cannot be read, or an entry is not understood; the message names the
+            entry and the key.
+    """
+    where = str(path)
+    try:
+        data = Path(path).read_bytes()[: MAX_BYTES + 1]
+    except OSError as error:
+        raise UsageError(f"{where}: cannot be read: {error.strerror}") from None
+    document = parse(data)
+    if document.root is None or document.problems:
+        listed = "; ".join(map(str, document.problems)) or "not a mapping"
+        raise UsageError(f"{where}: {listed}")
+    entries = document.root.get("operators")
+    if set(document.root) != {"operators"} or not isinstance(entries, list):
+        raise UsageError(f"{where}: must hold one key, operators, with a list")
+    registry = Registry(load_rules())
+    for position, entry in enumerate(entries):
+        try:
+            _add(registry, entry)
+        except UsageError as error:
+            raise UsageError(f"{where}: operators.{position}: {error}") from None
+    return registry
+
+
+def _add(registry: Registry, entry: Value) -> None:
+    if not isinstance(entry, dict):
+        raise UsageError("must be a mapping with domain, op_type, outputs, flops")
+    for key in entry:
+        if key not in _KEYS:
+            raise UsageError(f"unknown key {quoted(key)}; known: {', '.join(_KEYS)}")
+    domain, op_type = entry.get("domain", ""), entry.get("op_type")
+    if not isinstance(domain, str) or not isinstance(op_type, str) or not op_type:
+        raise UsageError("domain and op_type must be text")
+    outputs = entry.get("outputs")
+    if not isinstance(outputs, list) or not all(isinstance(text, str) for text in outputs):
+        raise UsageError("outputs must be a list of texts, one shape per output: [\"x0[0], 8\"]")
+    if "flops" not in entry:
+        raise UsageError("flops is missing (0 where the operator computes nothing)")
+    shape = _ShapeRule([_dims(str(text)) for text in outputs], _dtype(entry.get("dtype")))
+    cost = _CostRule({key: _expression(entry[key], key) for key in _KEYS[4:9] if key in entry})
+    control = entry.get("control") or []
+    if not isinstance(control, list) or not all(type(i) is int for i in control):
+        raise UsageError("control must be a list of input positions")
+    registry.set_traits(domain, op_type, source="YAML", control=tuple(control))  # type: ignore[arg-type]
+    target = registry.entry(domain, op_type)
+    if target.shape_rules:
+        raise UsageError(f"{domain}.{op_type} is described twice")
+    target.shape_rules[1] = shape
+    target.cost_rules[1] = cost
+
+
+def _dims(text: str) -> list[Expression]:
+    """A shape as text: dimensions separated by commas outside brackets; "" is a scalar."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current)
+    return [Expression(part) for part in parts if part.strip()]
+
+
+def _dtype(label: Value) -> DType | None:
+    if label is None:
+        return None
+    dtype = DTYPE_BY_LABEL.get(str(label))
+    if dtype is None:
+        raise UsageError(f"dtype {label!r} is not one of {', '.join(DTYPE_BY_LABEL)}")
+    return dtype
+
+
+def _expression(value: Value, key: str) -> Expression:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise UsageError(f"{key} must be an expression or a whole number")
+    return Expression(str(value))
+
+
+def _names(call: OpCall) -> dict[str, int | tuple[int, ...]]:
+    """What an expression may name: input and output shapes, integer attributes."""
+    names: dict[str, int | tuple[int, ...]] = {
+        name: value
+        for name, value in call.attributes.items()
+        if isinstance(value, int)
+        or (isinstance(value, tuple) and all(isinstance(v, int) for v in value))
+    }  # type: ignore[misc]
+    for letter, infos in (("x", call.inputs), ("y", call.outputs)):
+        for position, info in enumerate(infos):
+            if info is not None and info.shape is not None:
+                names[f"{letter}{position}"] = info.shape
+    return names
+
+
+def _value(expression: Expression, names: Mapping[str, int | tuple[int, ...]]) -> int:
+    try:
+        return expression(names)
+    except UsageError as error:
+        raise Undetermined(str(error)) from None
+
+
+class _ShapeRule:
+    """Outputs by expressions."""
+
+    def __init__(self, outputs: Sequence[Sequence[Expression]], dtype: DType | None) -> None:
+        self.outputs = outputs
+        self.dtype = dtype
+
+    def __call__(self, call: OpCall) -> list[TensorInfo]:
+        """Sizes of the outputs; the type of the first input unless the file says another."""
+        names = _names(call)
+        dtype = self.dtype or call.input(0).dtype
+        return [
+            TensorInfo(dtype, tuple(_value(dim, names) for dim in dims)) for dims in self.outputs
+        ]
+
+
+class _CostRule:
+    """Work and traffic by expressions; flops are at least 2·macs unless given."""
+
+    def __init__(self, formulas: Mapping[str, Expression]) -> None:
+        self.formulas = formulas
+
+    def __call__(self, call: OpCall) -> OpCost:
+        """The cost at the call's shapes."""
+        names = _names(call)
+        counts = {key: _value(formula, names) for key, formula in self.formulas.items()}
+        reads = writes = None
+        if "read_bytes" in counts:
+            reads = {**dict.fromkeys(range(len(call.inputs)), 0), 0: counts["read_bytes"]}
+        if "written_bytes" in counts:
+            writes = {**dict.fromkeys(range(call.output_count), 0), 0: counts["written_bytes"]}
+        return OpCost(
+            counts.get("macs", 0),
+            counts["flops"],
+            counts.get("transcendentals", 0),
+            reads,
+            writes,
+        )

@@ -38,7 +38,9 @@ def test_no_weight_bytes_are_in_a_model(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_no_machine_path_or_doc_string_is_in_a_model(file: Path) -> None:
     content = file.read_bytes()
-    assert not re.search(rb"/home/|/root/|/tmp/|/usr/|site-packages|[A-Z]:\\\\|stack_trace", content)
+    assert not re.search(
+        rb"/home/|/root/|/tmp/|/usr/|site-packages|[A-Z]:\\\\|stack_trace", content
+    )
     model = onnx.load_model_from_string(content)
     assert not any(node.doc_string for node in model.graph.node)
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import FREE, Impossible, OpCost, Undetermined
+from onnxroof.ops.call import Impossible, Undetermined
 from onnxroof.shapes import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onnxroof.graph.types import Constant, Node
-    from onnxroof.ops.call import OpCall, TensorInfo
+    from onnxroof.ops.call import OpCall, OpCost, TensorInfo
     from onnxroof.shapes import ShapedGraph
 
 
@@ -49,40 +49,66 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeCost:
-    """What one node costs, before fusion. None means unknown, never zero.
+class CallCost:
+    """What a call costs: all that equal calls share. None means unknown, never zero.
 
     Attributes:
-        node: The node.
-        call: Its inputs and outputs as sized.
         status: How the cost is known.
         macs: Multiply-accumulate pairs.
         flops: 2·macs plus every other arithmetic operation.
         transcendentals: exp, log, erf … evaluations, also in flops.
-        parameters: Elements of the weights it reads.
-        weight_bytes: Bytes of those weights as stored.
         input_bytes: Activation bytes read.
         weight_read_bytes: Constant bytes read: weights, scales (after folding).
         output_bytes: Bytes written.
         compute_dtype: Type of the multiply-accumulates, or of the first input.
         note: Why free or unknown; what the formula assumed.
-        bodies: Costs of the subgraphs it runs, for control flow.
+        reads: Bytes read of an input, by position, where not the whole tensor.
+        writes: Bytes written of an output, by position, where not the whole tensor.
     """
 
-    node: Node
-    call: OpCall
     status: Status
     macs: int | None
     flops: int | None
     transcendentals: int | None
-    parameters: int
-    weight_bytes: int
     input_bytes: int | None
     weight_read_bytes: int | None
     output_bytes: int | None
     compute_dtype: DType | None
     note: str
-    bodies: tuple[BodyCost, ...] = ()
+    reads: Mapping[int, int] | None = None
+    writes: Mapping[int, int] | None = None
+
+
+class NodeCost:
+    """What one node costs, before fusion. Never changed once made.
+
+    The counts are those of `CallCost`, shared between nodes with equal calls.
+
+    Attributes:
+        node: The node.
+        call: Its inputs and outputs as sized.
+        parameters: Elements of the weights it reads.
+        weight_bytes: Bytes of those weights as stored.
+        bodies: Costs of the subgraphs it runs, for control flow.
+    """
+
+    __slots__ = ("_cost", "bodies", "call", "node", "parameters", "weight_bytes")
+
+    def __init__(
+        self,
+        node: Node,
+        call: OpCall,
+        cost: CallCost,
+        parameters: int = 0,
+        weight_bytes: int = 0,
+        bodies: tuple[BodyCost, ...] = (),
+    ) -> None:
+        self.node = node
+        self.call = call
+        self._cost = cost
+        self.parameters = parameters
+        self.weight_bytes = weight_bytes
+        self.bodies = bodies
 
     @property
     def name(self) -> str:
@@ -100,10 +126,58 @@ class NodeCost:
         return self.node.domain
 
     @property
+    def status(self) -> Status:
+        """How the cost is known."""
+        return self._cost.status
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulate pairs."""
+        return self._cost.macs
+
+    @property
+    def flops(self) -> int | None:
+        """2·macs plus every other arithmetic operation."""
+        return self._cost.flops
+
+    @property
+    def transcendentals(self) -> int | None:
+        """Evaluations of exp, log, erf …, also in flops."""
+        return self._cost.transcendentals
+
+    @property
+    def input_bytes(self) -> int | None:
+        """Activation bytes read."""
+        return self._cost.input_bytes
+
+    @property
+    def weight_read_bytes(self) -> int | None:
+        """Constant bytes read: weights and scales, as they are after folding."""
+        return self._cost.weight_read_bytes
+
+    @property
+    def output_bytes(self) -> int | None:
+        """Bytes written."""
+        return self._cost.output_bytes
+
+    @property
+    def compute_dtype(self) -> DType | None:
+        """Type of the multiply-accumulates, or of the first input."""
+        return self._cost.compute_dtype
+
+    @property
+    def note(self) -> str:
+        """Why free or unknown; what the formula assumed."""
+        return self._cost.note
+
+    @property
     def traffic_bytes(self) -> int | None:
         """Bytes in and out; None when a part is unknown."""
         parts = (self.input_bytes, self.weight_read_bytes, self.output_bytes)
         return None if None in parts else sum(part or 0 for part in parts)
+
+    def __repr__(self) -> str:
+        return f"NodeCost({self.name!r}, {self.op_type}, {self._cost})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,36 +286,53 @@ class _Counter:
                 roots[name] = outer_roots[name]
         for constant in shaped.graph.constants.values():
             self.roles.setdefault(constant.identity, (constant, Role.UNUSED))
-        nodes = tuple([self.node(call, roots) for call in _in_place(shaped)])
+        nodes = tuple(
+            [
+                self.node(node, call, roots)
+                for node, call in zip(shaped.graph.nodes, shaped.calls, strict=True)
+            ]
+        )
         for name in shaped.graph.outputs:
             for constant in roots.get(name, ()):
                 self._use(constant, Role.WEIGHT if _is_weight_type(constant.dtype) else Role.CONTROL)
         return GraphCost(shaped, nodes, (), roots)
 
-    def node(self, placed: tuple[Node, OpCall], roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
+    def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
         """The cost of one node."""
-        node, call = placed
-        operator = call.operator
         weights: dict[object, Constant] = {}
+        for name, info in zip(node.inputs, call.inputs, strict=True):
+            if info is not None and info.constant and name in roots:
+                self._read_constants(node, call, roots, weights)
+                break
+        if call.folded or _only_known_values(call):
+            self._fold(node, call, roots)
+            return NodeCost(node, call, _FOLDED)
+        if call.bodies:
+            return self._with_bodies(node, call, roots, weights)
+        cost = _call_cost(node, call)
+        if not weights:
+            return NodeCost(node, call, cost)
+        return NodeCost(node, call, cost, *_size(weights))
+
+    def _read_constants(
+        self,
+        node: Node,
+        call: OpCall,
+        roots: dict[str, tuple[Constant, ...]],
+        weights: dict[object, Constant],
+    ) -> None:
+        """Note what each constant input is for; collect those that are the node's weights."""
         for position, name in enumerate(node.inputs):
             info = call.inputs[position]
-            if not name or info is None or not info.constant or name not in roots:
+            if info is None or not info.constant or name not in roots:
                 continue
             role = self._role(call, position, info)
             if role is None:
                 continue
             for constant in roots[name]:
                 self._use(constant, role)
-                if role is Role.WEIGHT and not call.folded:
+                if role is Role.WEIGHT:
                     weights[constant.identity] = constant
-        if call.folded or _only_known_values(call):
-            self._fold(node, call, roots)
-            return _made(node, call, Status.FOLDED, FREE, {}, "its inputs are constants")
-        if call.bodies:
-            return self._with_bodies(node, call, roots, weights)
-        cost, status, note = _work(call)
-        del operator
-        return _made(node, call, status, cost, weights, note)
 
     def _role(self, call: OpCall, position: int, info: TensorInfo) -> Role | None:
         """What reading a constant at this input makes it; None: decided further on (folding)."""
@@ -302,7 +393,9 @@ class _Counter:
         macs, flops, transcendentals, inputs, reads, outputs = (
             combine([total[column] for total in sums]) for column in range(6)
         )
-        known = all(body.cost_known for body in map(_Known, bodies))
+        known = all(
+            inner.status is not Status.UNKNOWN for body in bodies for inner in body.cost.nodes
+        )
         for body in bodies:
             for inner in body.cost.nodes:
                 for position, name in enumerate(inner.node.inputs):
@@ -312,29 +405,27 @@ class _Counter:
                             if self.roles[constant.identity][1] is Role.WEIGHT:
                                 weights[constant.identity] = constant
         note = call.operator.free if call.operator is not None else ""
-        return NodeCost(
-            node, call, Status.COUNTED if known else Status.UNKNOWN,
-            macs, flops, transcendentals,
-            sum(math.prod(c.shape) for c in weights.values()),
-            sum(c.stored_bytes or 0 for c in weights.values()),
-            inputs, reads, outputs, _main_dtype(bodies),
-            note if known else "a node of its body is unknown", bodies,
+        cost = CallCost(
+            Status.COUNTED if known else Status.UNKNOWN,
+            macs, flops, transcendentals, inputs, reads, outputs, _main_dtype(bodies),
+            note if known else "a node of its body is unknown",
         )  # fmt: skip
+        return NodeCost(node, call, cost, *_size(weights), bodies)
 
 
 _RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
 
 
-class _Known:
-    """Whether all nodes of a body are counted."""
-
-    def __init__(self, body: BodyCost) -> None:
-        self.cost_known = all(node.status is not Status.UNKNOWN for node in body.cost.nodes)
+_FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
 
 
-def _in_place(shaped: ShapedGraph) -> Iterator[tuple[Node, OpCall]]:
-    """Each node of the graph with its call (a memoized call may carry an equal node's)."""
-    return zip(shaped.graph.nodes, shaped.calls, strict=True)
+def _size(weights: Mapping[object, Constant]) -> tuple[int, int]:
+    """(elements, stored bytes) of some weights."""
+    parameters = stored = 0
+    for constant in weights.values():
+        parameters += math.prod(constant.shape)
+        stored += constant.stored_bytes or 0
+    return parameters, stored
 
 
 def _is_weight_type(dtype: DType) -> bool:
@@ -351,7 +442,7 @@ def _only_known_values(call: OpCall) -> bool:
 
 
 def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
-    """(cost, status, note) of a call by its operator's rule; the cost is kept with the call."""
+    """(cost, status, note) of a call by its operator's rule."""
     operator = call.operator
     if call.problem:
         return None, Status.UNKNOWN, call.problem
@@ -359,9 +450,7 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
         name = f"{call.node.domain}.{call.op_type}" if call.node.domain else call.op_type
         return None, Status.UNKNOWN, f"no formula is known for operator {name}"
     try:
-        if call.cost is None:
-            call.cost = operator.cost_rule(call)
-        cost = call.cost
+        cost = operator.cost_rule(call)
     except Undetermined as answer:
         return None, Status.UNKNOWN, call.reason or str(answer)
     except (Impossible, *MALFORMED) as error:
@@ -371,36 +460,21 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
     return cost, Status.COUNTED, cost.note
 
 
-def _made(
-    node: Node,
-    call: OpCall,
-    status: Status,
-    cost: OpCost | None,
-    weights: Mapping[object, Constant],
-    note: str,
-) -> NodeCost:
-    folded = status is Status.FOLDED
-    inputs, reads, outputs = (0, 0, 0) if folded else _traffic(node, call, cost)
-    parameters = weight_bytes = 0
-    for constant in weights.values():
-        parameters += math.prod(constant.shape)
-        weight_bytes += constant.stored_bytes or 0
+def _call_cost(node: Node, call: OpCall) -> CallCost:
+    """The cost of a call, kept with it for every node that shares it."""
+    if call.cost is not None:
+        return call.cost
+    work, status, note = _work(call)
+    inputs, reads, outputs = _traffic(node, call, work)
     first = next((info.dtype for info in call.inputs if info is not None), None)
-    return NodeCost(
-        node,
-        call,
-        status,
-        None if cost is None else cost.macs,
-        None if cost is None else cost.flops,
-        None if cost is None else cost.transcendentals,
-        parameters,
-        weight_bytes,
-        inputs,
-        reads,
-        outputs,
-        (cost.compute_dtype if cost is not None else None) or first,
-        note,
-    )
+    if work is None:
+        call.cost = CallCost(status, None, None, None, inputs, reads, outputs, first, note)
+    else:
+        call.cost = CallCost(
+            status, work.macs, work.flops, work.transcendentals, inputs, reads, outputs,
+            work.compute_dtype or first, note, work.reads, work.writes,
+        )  # fmt: skip
+    return call.cost
 
 
 def _traffic(

@@ -347,18 +347,31 @@ def _signature(
     """What the node's result depends on; None when it must not be shared."""
     if operator is None:
         return None
-    control = operator.control
+    outputs = node.outputs
+    parts: list[object] = [operator, node.attributes, len(outputs)]
+    if "" in outputs:
+        parts.append(tuple(map(bool, outputs)))
+    inputs = node.inputs
+    if len(inputs) > 1 and len(set(inputs)) < len(inputs):
+        parts.append(tuple(map(inputs.index, inputs)))  # a tensor read twice is one read
     valued = operator.value_rule is not None and _all_valued(infos)
-    parts: list[object] = [operator, node.attributes, len(node.outputs)]
-    if "" in node.outputs:
-        parts.append(tuple(map(bool, node.outputs)))
-    for position, info in enumerate(infos):
+    if valued or operator.control:
+        control = operator.control
+        for position, info in enumerate(infos):
+            if info is None:
+                parts.append(None)
+            elif not info.exact:
+                return None
+            else:
+                parts.append(info.value_key if valued or position in control else info.key)
+        return tuple(parts)
+    for info in infos:
         if info is None:
             parts.append(None)
-            continue
-        if not info.exact:
+        elif info.exact:
+            parts.append(info.key)
+        else:
             return None
-        parts.append(info.value_key if valued or position in control else info.key)
     return tuple(parts)
 
 

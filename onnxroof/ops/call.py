@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from onnxroof.cost import CallCost
     from onnxroof.graph.types import AttributeValue, Constant, DType, Node
     from onnxroof.ops.control_flow import Body
     from onnxroof.ops.registry import Operator
@@ -170,7 +171,8 @@ class OpCall:
     None. Rules raise `Undetermined` through the accessors when something they need is not known.
 
     `folded` says that all inputs are constants; `reason` why outputs are not known; `problem` why
-    the node cannot be; `bodies` are the subgraphs a control-flow operator runs.
+    the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is filled
+    by the cost stage.
     """
 
     __slots__ = (
@@ -188,7 +190,7 @@ class OpCall:
         self.reason = ""
         self.problem = ""
         self.bodies: tuple[Body, ...] = ()
-        self.cost: OpCost | None = None
+        self.cost: CallCost | None = None
         self.attributes: Mapping[str, AttributeValue] = dict(node.attributes)
         self.output_count = len(node.outputs)
         self.outputs: tuple[TensorInfo, ...] = ()

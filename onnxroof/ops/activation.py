@@ -37,7 +37,7 @@ declare("BitmaskDropout", domain=MICROSOFT, control=(1, 2), view=True)
 declare("BiasDropout", "BitmaskBiasDropout", domain=MICROSOFT, control=(3, 4), pointwise=True)
 
 
-@shape_rule(*PLAIN, *SMOOTH, *SOFTMAX)
+@shape_rule(*PLAIN, *SMOOTH)
 @shape_rule("Gelu", "QuickGelu", "ScaledSiLU", "FastGelu", "BiasSoftmax", domain=MICROSOFT)
 def activation_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Y has the type and shape of X."""
@@ -210,6 +210,20 @@ def log_softmax_cost(rows: int, length: int) -> OpCost:
     return OpCost(flops=rows * (5 * length - 1), transcendentals=rows * (length + 1))
 
 
+@shape_rule(*SOFTMAX)
+def softmax_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """Y has the type and shape of X; the axis must be one of X's."""
+    if call.input(0).shape is not None:
+        _rows_by_opset(call)
+    return (call.input(0).like(),)
+
+
+def _rows_by_opset(call: OpCall) -> tuple[int, int]:
+    """The rows of Softmax, LogSoftmax and Hardmax at the node's opset."""
+    old = call.opset < 13
+    return softmax_rows(call, default_axis=1 if old else -1, coerced=old)
+
+
 @cost_rule("Softmax")
 def softmax_family_cost(call: OpCall) -> OpCost:
     """Softmax over rows of n elements.
@@ -222,8 +236,7 @@ def softmax_family_cost(call: OpCall) -> OpCost:
     Source
         ONNX operator reference.
     """
-    old = call.opset < 13
-    return softmax_cost(*softmax_rows(call, default_axis=1 if old else -1, coerced=old))
+    return softmax_cost(*_rows_by_opset(call))
 
 
 @cost_rule("LogSoftmax")
@@ -238,8 +251,7 @@ def log_softmax_family_cost(call: OpCall) -> OpCost:
     Source
         ONNX operator reference.
     """
-    old = call.opset < 13
-    return log_softmax_cost(*softmax_rows(call, default_axis=1 if old else -1, coerced=old))
+    return log_softmax_cost(*_rows_by_opset(call))
 
 
 @cost_rule("Hardmax")
@@ -253,8 +265,7 @@ def hardmax_cost(call: OpCall) -> OpCost:
     Source
         ONNX operator reference.
     """
-    old = call.opset < 13
-    rows, length = softmax_rows(call, default_axis=1 if old else -1, coerced=old)
+    rows, length = _rows_by_opset(call)
     return OpCost(flops=rows * (length - 1) if length else 0)
 
 

@@ -130,15 +130,22 @@ def reduced_axes(call: OpCall) -> tuple[int, ...]:
     rank = len(call.shape(0))
     axes = call.ints_attr("axes")
     if axes is None and call.has(1) and not call.node.domain:
-        listed = call.input(1).shape
-        if call.value(1) is None and listed is not None and listed == (rank,) and rank:
-            return tuple(range(rank))
-        axes = call.ints(1, "the axes")
+        axes = _listed_axes(call, rank)
     if not axes:
         return () if call.attr("noop_with_empty_axes", 0) else tuple(range(rank))
     if not rank:
         return ()
     return normalize_axes(axes, rank)
+
+
+def _listed_axes(call: OpCall, rank: int) -> tuple[int, ...]:
+    """The axes input; how many it lists tells none and all without its value."""
+    listed = call.input(1).shape
+    if listed == (0,):
+        return ()
+    if rank and listed == (rank,) and call.value(1) is None:
+        return tuple(range(rank))
+    return call.ints(1, "the axes")
 
 
 def reduced_shape(call: OpCall) -> Shape:

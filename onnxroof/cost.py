@@ -454,7 +454,7 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
     except Undetermined as answer:
         return None, Status.UNKNOWN, call.reason or str(answer)
     except (Impossible, *MALFORMED) as error:
-        return None, Status.UNKNOWN, f"its formula cannot be applied: {error:.200}"
+        return None, Status.UNKNOWN, f"its formula cannot be applied: {error!s:.200}"
     if not cost.flops and operator.free:
         return cost, Status.FREE, cost.note or operator.free
     return cost, Status.COUNTED, cost.note

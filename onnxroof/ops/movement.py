@@ -135,6 +135,14 @@ def expand_value(call: OpCall) -> Sequence[Value | None]:
 
 
 @shape_rule("Tile")
+def tile_axis_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """One axis repeated, as before opset 6: inputs `tiles` and `axis` are scalars."""
+    shape, (times,), (axis,) = call.shape(0), call.ints(1, "tiles"), call.ints(2, "the axis")
+    at = normalize_axis(int(axis), len(shape))
+    return [call.input(0).like((*shape[:at], shape[at] * int(times), *shape[at + 1 :]))]
+
+
+@shape_rule("Tile", since=6)
 def tile_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Every size times its repeats."""
     shape, repeats = call.shape(0), call.ints(1, "repeats")
@@ -145,7 +153,7 @@ def tile_shape(call: OpCall) -> Sequence[TensorInfo]:
     ]
 
 
-@value_rule("Tile")
+@value_rule("Tile", since=6)
 def tile_value(call: OpCall) -> Sequence[Value | None]:
     """The elements repeated."""
     value, repeats = call.value(0), call.ints(1, "repeats")

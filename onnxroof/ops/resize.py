@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -163,7 +164,7 @@ def _kept_aspect(shape: Shape, sizes: Shape, axes: Shape, policy: str) -> Shape:
         raise Undetermined(f"keep_aspect_ratio_policy {policy} needs exact sizes")
     if policy not in ("not_larger", "not_smaller") or 0 in old:
         raise Impossible(f"keep_aspect_ratio_policy {policy!r} cannot be applied to {list(shape)}")
-    by_ratio = sorted(zip(sizes, old, strict=True), key=lambda pair: pair[0] / pair[1])
+    by_ratio = sorted(zip(sizes, old, strict=True), key=lambda pair: Fraction(*pair))
     size, dim = by_ratio[0] if policy == "not_larger" else by_ratio[-1]
     return tuple((2 * size * each + dim) // (2 * dim) for each in old)
 
@@ -214,13 +215,11 @@ cost_rule("Resize", domain=INTERNAL_NHWC, since=11)(resize_cost)
 
 
 @shape_rule("Upsample", domain=NCHWC)
-def upsample_blocked_shape(call: OpCall) -> Sequence[TensorInfo]:
-    """Spatial sizes times the integers of `scales`; the layout is blocked, the shape NCHW."""
-    shape, scales = call.shape(0), call.ints_attr("scales") or ()
-    if len(scales) == len(shape) - 2:
-        scales = (1, 1, *scales)
-    if len(scales) != len(shape):
-        raise Impossible(f"{len(scales)} scales do not fit {len(shape)} axes")
+def blocked_upsample_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """Every size times its integer scale; the layout is blocked, the shape still NCHW."""
+    shape, scales = call.shape(0), call.ints_attr("scales")
+    if scales is None or len(scales) != len(shape):
+        raise Impossible(f"scales {scales} do not fit {len(shape)} axes")
     return [call.input(0).like(tuple(d * times for d, times in zip(shape, scales, strict=True)))]
 
 

@@ -82,11 +82,15 @@ def _parts(call: OpCall, size: int) -> Shape:
 def split_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Parts along `axis`: sizes by attribute (opset < 13) or input, else equal ones.
 
-    From opset 18 on parts have ⌈size / num_outputs⌉, the last what is left.
+    From opset 18 on parts have ⌈size / num_outputs⌉, the last what is left. Sizes computed at run
+    time are at most the whole.
     """
     data, shape = call.input(0), call.shape(0)
     axis = normalize_axis(call.attr("axis", 0), len(shape))
-    parts = _parts(call, shape[axis])
+    try:
+        parts = _parts(call, shape[axis])
+    except Undetermined:
+        parts = tuple(interval(0, upper(shape[axis])) for _ in range(call.output_count))
     if len(parts) < call.output_count:
         raise Impossible(f"Split has {call.output_count} outputs but {len(parts)} parts")
     return [

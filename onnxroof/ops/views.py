@@ -140,8 +140,8 @@ def squeeze_shape(call: OpCall) -> Sequence[TensorInfo]:
     axes = call.ints_from("axes", 1, "axes")
     if not axes:
         call.note(
-            "Squeeze without axes: its rank depends on which sizes are 1; bind every free "
-            "dimension of its input to the size you will run"
+            "without axes its rank depends on which sizes are 1; bind every free dimension of "
+            "its input to the size you will run"
         )
         return [
             call.input(0).like(

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import OpCost
 from tests.builders import cost_of, problem_of, shaped, shapes_of
+
+if TYPE_CHECKING:
+    from onnxroof.ops.call import OpCost
 
 
 def graph(inputs: str, body: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOST_UNROLLED_TRIPS = 256
-"""A loop whose state changes shape is followed trip by trip up to this many."""
+"""A loop whose sizes depend on the trip is followed trip by trip up to this many."""
 
 
 class ShapedBody(Protocol):
@@ -128,8 +128,9 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
     trips, per_trip = _trips(call, limit, shaped.outputs[0] if shaped.outputs else _UNKNOWN)
     carried = shaped.outputs[1 : 1 + len(states)]
     changing = [i for i, new in enumerate(carried) if _signature(new) != _signature(varying[i])]
-    if changing and is_exact(trips) and not per_trip and trips <= MOST_UNROLLED_TRIPS:
-        return _unrolled(body, walk, (iteration, condition), varying, int(trips))
+    settled = not changing and all(_is_sized(info) for info in shaped.outputs[1:])
+    if not settled and is_exact(trips) and not per_trip and trips <= MOST_UNROLLED_TRIPS:
+        return _unrolled(body, walk, condition, states, int(trips))
     if changing:
         for i in changing:
             varying[i] = TensorInfo(varying[i].dtype, None, kind=varying[i].kind)
@@ -143,6 +144,14 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
         outputs = [state.marked(constant=False) for state in states]
     scans = [_stacked(info, trips, per_trip=per_trip) for info in shaped.outputs[1 + len(states) :]]
     return [*outputs, *scans], (Body("body", shaped, trips, per_trip=per_trip),)
+
+
+def _is_sized(info: TensorInfo) -> bool:
+    """Whether every size in a value is known exactly."""
+    if info.kind == "tensor":
+        return info.shape is not None and info.exact
+    parts = info.items if info.items is not None else (info.element,)
+    return all(part is None or _is_sized(part) for part in parts)
 
 
 def _signature(info: TensorInfo) -> tuple[object, ...]:
@@ -183,15 +192,17 @@ def _stacked(info: TensorInfo, trips: int, *, per_trip: bool) -> TensorInfo:
 def _unrolled(
     body: Graph,
     walk: Walk,
-    head: tuple[TensorInfo, TensorInfo],
+    condition: TensorInfo,
     states: list[TensorInfo],
     trips: int,
 ) -> Outcome:
-    """Trip by trip, for a state whose shape changes (a list that grows)."""
+    """Trip by trip, for sizes that depend on the trip (a list that grows, a moving slice)."""
     bodies: list[Body] = []
     scanned: list[Sequence[TensorInfo]] = []
-    for _ in range(trips):
-        shaped = walk(body, (*head, *states))
+    states = [state.marked(constant=False) for state in states]
+    for trip in range(trips):
+        iteration = TensorInfo(DType.INT64, (), value=np.array(trip), constant=True)
+        shaped = walk(body, (iteration, condition, *states))
         bodies.append(Body("body", shaped))
         states = [info.marked(constant=False) for info in shaped.outputs[1 : 1 + len(states)]]
         scanned.append(shaped.outputs[1 + len(states) :])

@@ -294,7 +294,8 @@ class _Counter:
         )
         for name in shaped.graph.outputs:
             for constant in roots.get(name, ()):
-                self._use(constant, Role.WEIGHT if _is_weight_type(constant.dtype) else Role.CONTROL)
+                is_weight = _is_weight_type(constant.dtype)
+                self._use(constant, Role.WEIGHT if is_weight else Role.CONTROL)
         return GraphCost(shaped, nodes, (), roots)
 
     def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
@@ -324,34 +325,15 @@ class _Counter:
         """Note what each constant input is for; collect those that are the node's weights."""
         for position, name in enumerate(node.inputs):
             info = call.inputs[position]
-            if info is None or not info.constant or name not in roots:
+            if info is None or not info.constant:
                 continue
-            role = self._role(call, position, info)
-            if role is None:
-                continue
-            for constant in roots[name]:
+            for constant in roots.get(name, ()):
+                role = _role(call, position, constant)
+                if role is None:
+                    continue
                 self._use(constant, role)
                 if role is Role.WEIGHT:
                     weights[constant.identity] = constant
-
-    def _role(self, call: OpCall, position: int, info: TensorInfo) -> Role | None:
-        """What reading a constant at this input makes it; None: decided further on (folding)."""
-        operator = call.operator
-        if operator is not None:
-            if position in operator.quantization:
-                return Role.QUANTIZATION
-            if position in operator.control:
-                return Role.CONTROL
-        if call.folded:
-            return None
-        dtype = info.dtype
-        if operator is not None and position in operator.integer_weights:
-            return Role.WEIGHT
-        if dtype is None or not _is_weight_type(dtype):
-            return Role.CONTROL
-        if info.shape == () and (operator is None or operator.pointwise):
-            return Role.CONTROL
-        return Role.WEIGHT
 
     def _use(self, constant: Constant, role: Role) -> None:
         """Note a use; a weight anywhere is a weight, then quantization, then control."""
@@ -361,12 +343,11 @@ class _Counter:
 
     def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
         """What a folded node makes comes from the constants that pass through it."""
-        operator = call.operator
-        steering = (*operator.control, *operator.quantization) if operator is not None else ()
         passing: dict[object, Constant] = {}
         for position, name in enumerate(node.inputs):
-            if name and position not in steering:
-                passing.update((c.identity, c) for c in roots.get(name, ()))
+            for constant in roots.get(name, ()):
+                if _role(call, position, constant) in (None, Role.WEIGHT):
+                    passing[constant.identity] = constant
         for name in node.outputs:
             if name:
                 roots[name] = tuple(passing.values())
@@ -414,6 +395,43 @@ class _Counter:
 
 
 _RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
+
+
+_SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "PRelu"})
+"""Elementwise operators whose single-element operand may be learned: a bias, a scale, a slope."""
+
+
+def _role(call: OpCall, position: int, constant: Constant) -> Role | None:
+    """What reading a constant at an input makes it; None: decided by who reads the folded result.
+
+    Weights are floating-point constants and integers of up to 16 bits; wider integers and booleans
+    index and steer, unless the operator says that this input is a weight (an int32 bias). A single
+    number in elementwise arithmetic is a literal of the model's code, not a parameter, except a
+    one-element initializer that Add, Mul or PRelu reads.
+    """
+    operator = call.operator
+    if operator is not None:
+        if position in operator.quantization:
+            return Role.QUANTIZATION
+        if position in operator.control:
+            return Role.CONTROL
+        if position in operator.integer_weights:
+            return Role.WEIGHT
+        if operator.pointwise and _is_literal(call.op_type, constant):
+            return Role.CONTROL
+    if not _is_weight_type(constant.dtype):
+        return Role.CONTROL
+    return None if call.folded else Role.WEIGHT
+
+
+def _is_literal(op_type: str, constant: Constant) -> bool:
+    """A single number that the exporter wrote for a literal in the code."""
+    shape = constant.shape
+    if not shape:
+        return True
+    if math.prod(shape) != 1:
+        return False
+    return constant.origin == "Constant" or op_type not in _SCALED_BY_PARAMETERS
 
 
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")

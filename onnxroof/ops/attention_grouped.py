@@ -43,14 +43,14 @@ def _group_heads(call: OpCall) -> tuple[Heads, int, Cache]:
         keys = sequence
     if number % kv_number:
         raise Impossible(f"{number} query heads are not a multiple of {kv_number} key heads")
-    cache = _group_cache(call, keys)
+    cache = group_cache(call, keys)
     return Heads(batch, number, sequence, cache.total, head, head), kv_number, cache
 
 
-def _group_cache(call: OpCall, new: int) -> Cache:
+def group_cache(call: OpCall, new: int, length_input: int = 6) -> Cache:
     """Past and present; one buffer when the total length says that the past has room for it."""
     capacity = call.shape(3)[2] if call.has(3) else 0
-    value = call.value(6)
+    value = call.value(length_input)
     if value is None or value.size != 1:
         if upper(capacity):
             call.note(
@@ -92,7 +92,7 @@ def group_query_cost(call: OpCall) -> OpCost:
         heads, biases=int(call.has(10)), softcap=call.attr("softcap", 0.0) != 0, sink=sink
     )
     turned = heads.batch * (heads.queries * heads.heads + cache.new * kv_heads)
-    cost = cost + _rotation_and_norm(call, turned, heads.head_size, tables=(7, 8), norm=14)
+    cost = cost + rotation_and_norm(call, turned, heads.head_size, tables=(7, 8), norm=14)
     if call.attr("k_quant_type", "NONE") != "NONE":
         cost = cost + OpCost(0, 2 * heads.batch * kv_heads * heads.keys * heads.head_size)
     reads, writes = in_place(call, cache, (3, 4), (1, 2))
@@ -100,7 +100,7 @@ def group_query_cost(call: OpCall) -> OpCost:
     return replace(cost, reads={**(reads or {}), **tables}, writes=writes)
 
 
-def _rotation_and_norm(
+def rotation_and_norm(
     call: OpCall, heads: int, head_size: int, tables: tuple[int, int], norm: int
 ) -> OpCost:
     """Rotary embedding and root-mean-square normalization of `heads` head vectors."""

@@ -138,8 +138,14 @@ def _slices(call: OpCall, rank: int) -> list[tuple[int, int, int, int]]:
     return list(zip(axes, starts, stops, steps, strict=True))
 
 
+_TO_THE_END = (2**31 - 1, 2**63 - 1)
+"""Ends that runtimes read as "as far as there is", backwards too; by the text nothing is kept."""
+
+
 def _clamped(size: int, start: int, stop: int, step: int) -> range:
     """The positions a slice keeps; negative bounds count from the end, then both are clamped."""
+    if step < 0 and stop in _TO_THE_END:
+        stop = -size - 1
     start = start + size if start < 0 else start
     stop = stop + size if stop < 0 else stop
     if step > 0:
@@ -185,6 +191,11 @@ def slice_shape(call: OpCall) -> Sequence[TensorInfo]:
         return [call.input(0).like(_at_most(call, shape))]
     for axis, start, stop, step in slices:
         shape[axis] = sliced_size(shape[axis], start, stop, step)
+        if step < 0 and stop in _TO_THE_END:
+            call.note(
+                f"spec and runtimes disagree for a backward slice that ends at {stop}: runtimes "
+                "go on to the first element, which is what is counted; the text keeps nothing"
+            )
     return [call.input(0).like(tuple(shape))]
 
 

@@ -44,6 +44,13 @@ def test_slice_counts_from_the_end_and_clamps(start: int, end: int, step: int, k
     assert shapes_of(text)["y"] == (1, 3, kept)
 
 
+def test_a_backward_slice_to_the_largest_integer_goes_on_to_the_first_element() -> None:
+    # what runtimes do; by the text the end is clamped to the last element and nothing is kept
+    graph, findings = shaped(slicing("7", s=[-1], e=[LARGEST], a=[0], t=[-3]))
+    assert graph.tensors["y"].shape == (3,)  # 6 3 0
+    assert any("spec and runtimes disagree" in note for note in findings.assumptions)
+
+
 def test_slice_of_no_given_axes_takes_the_leading_ones() -> None:
     assert shapes_of(slicing("4,5,6", s=[1, 1], e=[3, 9]))["y"] == (2, 4, 6)
 

@@ -81,7 +81,7 @@ class Converter:
             (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
         }
         self._external: dict[str, None] = {}
-        self._function_constants: dict[int, Constant] = {}
+        self._function_constants: dict[int, tuple[onnx.AttributeProto, Constant]] = {}
         self._call_names: dict[str, int] = {}
 
     @property
@@ -281,7 +281,7 @@ class Converter:
             )
         known = self._function_constants.get(id(attribute)) if frame.depth else None
         if known is not None:
-            return known.renamed(name)
+            return known[1].renamed(name)
         kind = attribute.type or _guessed_type(attribute)
         if kind == _TENSOR:
             constant = self._constant(attribute.t, name, "Constant")
@@ -290,7 +290,8 @@ class Converter:
         else:
             constant = _scalar_constant(attribute, kind, name)
         if frame.depth:
-            self._function_constants[id(attribute)] = constant
+            # The attribute is kept, or another one would be given its address, so its id.
+            self._function_constants[id(attribute)] = (attribute, constant)
         return constant
 
     def _constant(self, proto: onnx.TensorProto, name: str, origin: str) -> Constant:

@@ -67,19 +67,34 @@ class BoundedInt(int):
         return _divide(other, self)
 
     def __mod__(self, other: int) -> int:
-        if not isinstance(other, int):
-            return NotImplemented
-        return interval(0, max(abs(upper(other)) - 1, 0))
+        return _remainder(self, other)
+
+    def __rmod__(self, other: int) -> int:
+        return _remainder(other, self)
 
 
 def _divide(numerator: int, divisor: int) -> int:
     if not isinstance(numerator, int) or not isinstance(divisor, int):
         return NotImplemented
-    divisors = [d for d in ends(divisor) if d]
-    if not divisors:
-        raise ZeroDivisionError
-    corners = [a // b for a in ends(numerator) for b in divisors]
+    corners = [a // b for a in ends(numerator) for b in _nonzero_ends(divisor)]
     return interval(min(corners), max(corners))
+
+
+def _remainder(numerator: int, divisor: int) -> int:
+    """Between 0 and the divisor, the divisor left out; below 0 for a negative divisor."""
+    if not isinstance(numerator, int) or not isinstance(divisor, int):
+        return NotImplemented
+    divisors = _nonzero_ends(divisor)
+    return interval(min(min(divisors) + 1, 0), max(max(divisors) - 1, 0))
+
+
+def _nonzero_ends(divisor: int) -> list[int]:
+    """Where a quotient can be extreme: the ends and, around zero, 1 and -1."""
+    low, high = ends(divisor)
+    found = [d for d in (low, -1, 1, high) if d and low <= d <= high]
+    if not found:
+        raise ZeroDivisionError
+    return found
 
 
 def upper(value: int) -> int:

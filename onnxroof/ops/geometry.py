@@ -76,7 +76,9 @@ def ceil_div(numerator: int, divisor: int) -> int:
     return -(-numerator // divisor)
 
 
-def sliding_window(call: OpCall, spatial: Shape, kernel: Shape, *, ceil_mode: bool = False) -> Shape:
+def sliding_window(
+    call: OpCall, spatial: Shape, kernel: Shape, *, ceil_mode: bool = False
+) -> Shape:
     """Output sizes of a window sliding over the spatial axes (convolution, pooling).
 
     With K' = dilation·(K − 1) + 1 and P the sum of both paddings:
@@ -100,6 +102,7 @@ def sliding_window(call: OpCall, spatial: Shape, kernel: Shape, *, ceil_mode: bo
         raise Impossible(f"pads has {len(pads)} values, {2 * rank} are needed")
     return tuple(
         _window_count(
+            call,
             spatial[axis],
             dilations[axis] * (kernel[axis] - 1) + 1,
             strides[axis],
@@ -111,18 +114,28 @@ def sliding_window(call: OpCall, spatial: Shape, kernel: Shape, *, ceil_mode: bo
 
 
 def _window_count(
-    size: int, window: int, stride: int, pads: tuple[int, int], *, ceil_mode: bool
+    call: OpCall, size: int, window: int, stride: int, pads: tuple[int, int], *, ceil_mode: bool
 ) -> int:
+    """Windows along one axis; a last one may hang over the end with `ceil_mode` alone."""
     room = size + pads[0] + pads[1] - window
-    if upper(room) < 0:
-        if upper(size) == 0:
-            return 0
+    count = (ceil_div(room, stride) if ceil_mode else room // stride) + 1
+    if ceil_mode and upper((count - 1) * stride) >= upper(size + pads[0]):
+        count = count - 1
+    if upper(count) < 1 and upper(size) > 0:
+        return _overhanging(call, window, upper(room), stride)
+    return largest(count, 0) if lower(count) < 0 else count
+
+
+def _overhanging(call: OpCall, window: int, room: int, stride: int) -> int:
+    """A window larger than its input: none fits, though pooling runtimes round toward zero."""
+    count = 1 - -room // stride
+    if "Pool" not in call.op_type or count < 0:
         raise Impossible(f"a window of {window} is larger than the padded input of {room + window}")
-    if not ceil_mode:
-        return largest(room // stride + 1, 0) if lower(room) < 0 else room // stride + 1
-    count = ceil_div(room, stride) + 1
-    begins_in_right_padding = upper((count - 1) * stride) >= upper(size + pads[0])
-    return count - 1 if begins_in_right_padding else count
+    call.note(
+        f"a window of {window} is larger than the padded input of {room + window}: {count} taken,"
+        " as runtimes that round toward zero do; by the operator text there is none"
+    )
+    return count
 
 
 def _per_axis(call: OpCall, name: str, rank: int) -> Sequence[int]:

@@ -5,6 +5,7 @@ Shapes in the file are those of the padded tensors; weights are stored padded, t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof.ops.call import Impossible, OpCost
@@ -88,7 +89,8 @@ def nchwc_conv_cost(call: OpCall) -> OpCost:
     Source
         ONNX Runtime, the operators of domain com.microsoft.nchwc.
     """
-    return conv_cost(call) + OpCost(0, call.output().elements if call.has(3) else 0)
+    work = conv_cost(call) + OpCost(0, call.output().elements if call.has(3) else 0)
+    return replace(work, note="padding channels of the blocked layout are computed and charged")
 
 
 @shape_rule("MaxPool", "AveragePool", domain=NCHWC)

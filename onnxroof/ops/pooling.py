@@ -32,6 +32,12 @@ def pooled(call: OpCall) -> Shape:
     """Shape of a window operator's output in the layout of the call."""
     batch, channels, spatial = split_channels(call, call.shape(0))
     ceil_mode = call.attr("ceil_mode", 0) != 0
+    dilations = call.ints_attr("dilations") or ()
+    if call.attr("auto_pad", "NOTSET").startswith("SAME") and any(d != 1 for d in dilations):
+        call.note(
+            "auto_pad SAME makes the output ⌈input / stride⌉ by the operator text; runtimes that"
+            " pad for the undilated window give less"
+        )
     sizes = sliding_window(call, spatial, _kernel(call), ceil_mode=ceil_mode)
     return join_channels(call, batch, channels, sizes)
 

@@ -1,7 +1,8 @@
 """Sizes for the dimensions a file leaves open: what the user bound, and what is assumed.
 
 The leading dimension of a graph input is 1 unless bound, said as an assumption; every other free
-dimension must be bound. Names that nobody uses are an error, with the nearest match.
+dimension must be bound. A name that is arithmetic over others ("past_sequence + 1", as exporters
+write it) follows from them. Names that nobody uses are an error, with the nearest match.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import (
@@ -20,9 +22,10 @@ from onnxroof.errors import (
 )
 from onnxroof.graph.types import SymbolicDim
 from onnxroof.ops.call import TensorInfo
+from onnxroof.ops.expressions import Expression
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from onnxroof.graph.types import Graph, GraphInput, ValueType
 
@@ -59,10 +62,17 @@ class Bindings:
         return cls(dict(dims or {}), shapes)
 
     def resolve(self, name: str) -> int | None:
-        """The size bound to a name, noting that it was used."""
+        """The size bound to a name, or that follows from bound ones, noting what was used."""
         size = self.sizes.get(name)
         if size is not None:
             self.used.add(name)
+            return size
+        expression = derived(name, self.sizes)
+        if expression is None:
+            return None
+        self.used.update(expression.names)
+        size = expression(self.sizes)
+        _check_size(size, f"dimension {quoted(name)}")
         return size
 
     def bind_inputs(self, graph: Graph) -> dict[str, TensorInfo]:
@@ -87,7 +97,9 @@ class Bindings:
         missing: dict[str, str] = {}
         infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
         if missing:
-            raise UnboundDimensionError(tuple(missing.items()))
+            given = {*missing, *self.sizes}
+            needed = [item for item in missing.items() if derived(item[0], given) is None]
+            raise UnboundDimensionError(tuple(needed))
         return infos
 
     def _check_inputs(self, inputs: Iterable[GraphInput]) -> None:
@@ -123,7 +135,7 @@ class Bindings:
             if not dims or item.name in self.input_shapes or not isinstance(dims[0], SymbolicDim):
                 continue
             lead = dims[0]
-            if lead.name in self.sizes:
+            if lead.name in self.sizes or derived(lead.name, self.free_names) is not None:
                 continue
             self.sizes[lead.name] = 1
             self.used.add(lead.name)
@@ -172,6 +184,26 @@ class Bindings:
             if name not in self.used and name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
                 raise UnknownDimensionError("free dimension", name, close, known)
+
+
+@lru_cache(maxsize=1024)
+def _arithmetic(name: str) -> Expression | None:
+    """The name read as arithmetic over other names; None for a plain name or number."""
+    if name.isidentifier():
+        return None
+    try:
+        expression = Expression(name)
+    except UsageError:
+        return None
+    return expression if expression.names else None
+
+
+def derived(name: str, known: Collection[str]) -> Expression | None:
+    """How a dimension follows from known ones: "past_sequence + 1" from "past_sequence"."""
+    expression = _arithmetic(name)
+    if expression is None or name in expression.names:
+        return None
+    return expression if all(part in known for part in expression.names) else None
 
 
 def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:

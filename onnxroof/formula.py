@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from onnxroof.bindings import Bindings
+from onnxroof.bindings import Bindings, derived
 from onnxroof.bounded import BoundedInt
 from onnxroof.cost import count_costs, total
 from onnxroof.errors import OnnxroofError
@@ -84,15 +84,14 @@ def closed_forms(
 
 
 def free_dimensions(model: Model) -> tuple[str, ...]:
-    """Named free dimensions of the inputs, in order."""
-    return tuple(
-        dict.fromkeys(
-            dim.name
-            for item in model.graph.inputs
-            for dim in item.type.shape or ()
-            if isinstance(dim, SymbolicDim) and dim.named
-        )
+    """Named free dimensions of the inputs, in order, without those that follow from others."""
+    names = dict.fromkeys(
+        dim.name
+        for item in model.graph.inputs
+        for dim in item.type.shape or ()
+        if isinstance(dim, SymbolicDim) and dim.named
     )
+    return tuple(name for name in names if derived(name, names) is None)
 
 
 class _Measure:

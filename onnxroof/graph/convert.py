@@ -361,7 +361,7 @@ class Converter:
 
 
 def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
-    """A declared type. An unnamed or negative dimension becomes a fresh SymbolicDim."""
+    """A declared type. An unnamed ("", "?") or negative dimension becomes a fresh SymbolicDim."""
     kind = proto.WhichOneof("value")
     if kind == "tensor_type" or kind == "sparse_tensor_type":
         tensor = getattr(proto, kind)
@@ -372,7 +372,7 @@ def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
         for axis, dim in enumerate(tensor.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 dims.append(dim.dim_value)
-            elif dim.dim_param:
+            elif dim.dim_param.strip("?"):
                 dims.append(SymbolicDim(dim.dim_param))
             else:
                 dims.append(SymbolicDim(f"?{name}.{axis}", named=False))

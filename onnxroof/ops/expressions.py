@@ -65,6 +65,15 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise UsageError(f"not an expression: {text!r}") from None
         _check(self._tree, text)
+        called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        self.names = tuple(
+            dict.fromkeys(
+                node.id
+                for node in ast.walk(self._tree)
+                if isinstance(node, ast.Name) and id(node) not in called
+            )
+        )
+        """The names it reads, in order."""
 
     def __call__(self, names: Names) -> int:
         """The value at the given names.

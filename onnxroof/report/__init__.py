@@ -1,0 +1,1 @@
+"""Renderers: pure functions from `Analysis` to text, one a format."""

@@ -1,0 +1,5 @@
+"""`python -m onnxroof`: the command line."""
+
+from onnxroof.cli import main
+
+main()

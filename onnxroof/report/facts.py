@@ -1,0 +1,293 @@
+"""What a report says above its table, as labelled lines for the text and markdown renderers.
+
+Reads the finished `Analysis`; every string that came from a file is made printable here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxroof import units
+from onnxroof.bounded import lower, upper
+from onnxroof.units import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.analysis import Analysis
+    from onnxroof.ops.call import TensorInfo
+    from onnxroof.roofline import RooflineResult
+
+_MOST_LINES = 6
+"""Lines of one kind (assumptions, unknown operators …) a report for people shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One total: its label, the number for people, the exact number, and a remark."""
+
+    label: str
+    value: str
+    exact: str
+    remark: str = ""
+
+
+def title(analysis: Analysis) -> str:
+    """The model: its file, or the name of its graph when it came from memory."""
+    return printable(analysis.model.path or analysis.model.graph.name or "model in memory")
+
+
+def header(analysis: Analysis) -> list[tuple[str, list[str]]]:
+    """Model, inputs, precision, assumptions and coverage: (label, lines)."""
+    lines = [
+        ("model", [_model_line(analysis)]),
+        ("inputs", _tensor_lines(analysis.inputs)),
+        ("precision", [_precision_line(analysis)]),
+        ("assumed", capped(assumptions(analysis), "assumptions")),
+        ("coverage", coverage_lines(analysis)),
+        ("unknown", capped(_unresolved_lines(analysis), "tensors without a shape")),
+        ("problems", capped([printable(str(p)) for p in analysis.problems], "problems")),
+    ]
+    return [(label, texts) for label, texts in lines if texts]
+
+
+def assumptions(analysis: Analysis) -> list[str]:
+    """Everything assumed for the counts and, per device, for the time."""
+    said = [*analysis.assumptions]
+    if analysis.data_dependent:
+        listed = ", ".join(analysis.data_dependent)
+        flag = f"--dim {analysis.data_dependent[0]}=N"
+        said.append(f"only a run tells {listed}: taken at the largest possible ({flag} sets one)")
+    if analysis.totals.per_trip:
+        said.append("loops whose number of trips only a run tells are counted for one trip")
+    runtime = analysis.kernels.runtime
+    others = [r.hardware.name for r in analysis.rooflines if r.hardware.runtime != runtime]
+    if others:
+        said.append(f"{', '.join(others)}: timed with the kernels of {runtime}, not the default's")
+    for result in analysis.rooflines:
+        said.extend(result.assumptions)
+    return [printable(sentence) for sentence in dict.fromkeys(said)]
+
+
+def coverage_lines(analysis: Analysis) -> list[str]:
+    """How many nodes have a cost, and every operator that has none, with the reason."""
+    found = analysis.coverage
+    unknown = sum(nodes for nodes, _ in found.unknown.values())
+    known = found.counted + found.free + found.folded
+    parts = [f"{found.counted} counted", f"{found.free} without arithmetic"]
+    if found.folded:
+        parts.append(f"{found.folded} folded constants")
+    if unknown:
+        parts.append(f"{unknown} unknown")
+    lines = [f"{known} of {found.nodes} nodes known: {', '.join(parts)}"]
+    reasons = [
+        f"{printable(name)} × {nodes}: {printable(reason)}"
+        for name, (nodes, reason) in sorted(found.unknown.items())
+    ]
+    return lines + capped(reasons, "operators")
+
+
+def totals(analysis: Analysis) -> list[Figure]:
+    """MACs, FLOPs, parameters, sizes, traffic and peak memory."""
+    sums = analysis.totals
+    missing = sums.is_lower_bound
+    work = f"2·MACs + {units.count(upper(sums.flops) - 2 * upper(sums.macs))} others"
+    if sums.transcendentals:
+        work += f", of which {units.count(sums.transcendentals)} transcendental"
+    figures = [
+        _work_figure("MACs", sums.macs, sums.macs_min, missing, _by_dtype(sums.macs_by_dtype)),
+        _work_figure("FLOPs", sums.flops, sums.flops_min, missing, work),
+        Figure(
+            "parameters",
+            units.count(sums.parameters),
+            units.exact(sums.parameters),
+            _parameter_remark(analysis),
+        ),
+        Figure(
+            "weights", units.size(sums.weight_bytes), units.exact(sums.weight_bytes), "as stored"
+        ),
+        Figure(
+            "model file",
+            units.size(analysis.model.file_bytes),
+            units.exact(analysis.model.file_bytes),
+            _external_remark(analysis),
+        ),
+    ]
+    return figures + _traffic_figures(analysis) + [_peak_figure(analysis)]
+
+
+def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
+    """A table with one column a device: headers and rows."""
+    results = analysis.rooflines
+    rows = [
+        ["latency", *(_latency(result) for result in results)],
+        ["runs per second", *(_throughput(result) for result in results)],
+    ]
+    for bound in ("compute", "memory", "overhead", "unknown"):
+        shares = [_bound_share(result, bound) for result in results]
+        if bound != "unknown" or any(shares):
+            rows.append([f"time {bound}-bound", *(units.percent(share) for share in shares)])
+    rows += [
+        ["achieved", *(units.rate(r.flops_per_second, "FLOP/s") for r in results)],
+        ["share of peak", *(f"{units.percent(r.share_of_peak)} of {r.main_type}" for r in results)],
+        ["ridge point", *(_ridge(result) for result in results)],
+        ["model's intensity", *(_model_intensity(analysis) for _ in results)],
+    ]
+    return ["", *(printable(r.hardware.name) for r in results)], rows
+
+
+def device_lines(analysis: Analysis) -> list[str]:
+    """One line a device: what it is, which figures, from which sources."""
+    return [_device_line(result) for result in analysis.rooflines]
+
+
+def capped(lines: Sequence[str], what: str) -> list[str]:
+    """At most so many lines, and how many more there are."""
+    if len(lines) <= _MOST_LINES + 1:
+        return list(lines)
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], f"… and {more} more {what} (--format json has them all)"]
+
+
+def _model_line(analysis: Analysis) -> str:
+    model = analysis.model
+    opsets = ", ".join(f"{name or 'ai.onnx'} {version}" for name, version in model.opsets.items())
+    producer = f", made by {model.producer}" if model.producer.strip() else ""
+    nodes = len(model.graph.nodes)
+    return printable(f"{nodes} nodes, opset {opsets}, IR {model.ir_version}{producer}")
+
+
+def _tensor_lines(infos: Mapping[str, TensorInfo]) -> list[str]:
+    return capped([f"{printable(name)} {_type(info)}" for name, info in infos.items()], "inputs")
+
+
+def _type(info: TensorInfo) -> str:
+    label = info.dtype.label if info.dtype is not None else units.UNKNOWN
+    if info.kind != "tensor":
+        return f"{info.kind} of {label}"
+    return f"{label}[{printable(units.shape(info.shape))}]"
+
+
+def _precision_line(analysis: Analysis) -> str:
+    if analysis.precision:
+        return f"as if weights and activations were stored and computed in {analysis.precision}"
+    return "as stored in the file"
+
+
+def _unresolved_lines(analysis: Analysis) -> list[str]:
+    return [
+        printable(f"shape of {item.tensor} ({item.node}): {item.reason}")
+        for item in analysis.unresolved
+    ]
+
+
+def _work_figure(label: str, value: int, least: int, missing: bool, remark: str) -> Figure:
+    """A count that may be a bound: with nodes missing only its lower end holds."""
+    shown = least if missing else value
+    is_range = lower(value) != upper(value)
+    at_most = is_range and not missing
+    if at_most:
+        remark = f"at least {units.count(least)}; {remark}" if remark else units.count(least)
+    text = units.bounded(units.count(upper(shown)), at_least=missing, at_most=at_most)
+    return Figure(label, text, units.exact(upper(shown)), remark)
+
+
+def _by_dtype(by_dtype: Mapping[str, int]) -> str:
+    if not by_dtype:
+        return ""
+    if len(by_dtype) == 1:
+        return f"all {next(iter(by_dtype))}"
+    ordered = sorted(by_dtype.items(), key=lambda item: -item[1])
+    return ", ".join(f"{label} {units.count(macs)}" for label, macs in ordered)
+
+
+def _parameter_remark(analysis: Analysis) -> str:
+    sums = analysis.totals
+    parts = []
+    if sums.nonzero_parameters != sums.parameters:
+        parts.append(f"{units.count(sums.nonzero_parameters)} stored as nonzero")
+    if sums.unused_parameters:
+        parts.append(f"{units.count(sums.unused_parameters)} unused ones not counted")
+    if sums.quantization_bytes:
+        parts.append(f"{units.size(sums.quantization_bytes)} of scales and zero points apart")
+    return "; ".join(parts) or "shared ones once"
+
+
+def _external_remark(analysis: Analysis) -> str:
+    files = analysis.model.external_files
+    if not files:
+        return "weights inside" if analysis.model.path else "serialized"
+    listed = printable(", ".join(files[:2])) + (" …" if len(files) > 2 else "")
+    return f"weights in {units.shorten(listed, 40)}, not opened"
+
+
+def _traffic_figures(analysis: Analysis) -> list[Figure]:
+    before = analysis.totals
+    plan = analysis.kernels
+    rules = f"{len(plan.kernels)} kernels by the rules of {printable(plan.runtime)}"
+    return [
+        _bytes_figure(
+            "traffic, node by node", before.traffic_bytes, before.is_lower_bound,
+            "every tensor once in, once out",
+        ),
+        _bytes_figure("traffic, fused", plan.traffic_bytes, plan.is_lower_bound, rules),
+    ]  # fmt: skip
+
+
+def _peak_figure(analysis: Analysis) -> Figure:
+    memory = analysis.memory
+    where = ""
+    if memory.peak_node is not None:
+        op_type = analysis.nodes[memory.peak_node.index].op_type
+        where = f"at {printable(memory.peak_node.label)} ({printable(op_type)})"
+    return _bytes_figure(
+        "peak activations", memory.peak_activation_bytes, memory.is_lower_bound, where
+    )
+
+
+def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str) -> Figure:
+    shown = lower(nbytes) if missing else upper(nbytes)
+    at_most = lower(nbytes) != upper(nbytes) and not missing
+    text = units.bounded(units.size(shown), at_least=missing, at_most=at_most)
+    return Figure(label, text, units.exact(shown), remark)
+
+
+def _latency(result: RooflineResult) -> str:
+    """A lower bound by its making, unless sizes were taken at their largest."""
+    text = units.duration(result.latency_seconds)
+    return text if result.at_upper_bounds else units.bounded(text, at_least=True)
+
+
+def _throughput(result: RooflineResult) -> str:
+    """Runs of the whole model (at its batch) a second: one over the latency."""
+    if not result.latency_seconds:
+        return units.UNKNOWN
+    per_second = 1 / result.latency_seconds
+    text = units.significant(per_second) if per_second < 1000 else f"{per_second:,.0f}"
+    return text if result.at_upper_bounds else units.bounded(text, at_most=True)
+
+
+def _bound_share(result: RooflineResult, bound: str) -> float:
+    return next((share for key, share in result.bound_shares.items() if key.value == bound), 0.0)
+
+
+def _ridge(result: RooflineResult) -> str:
+    point = result.ridge_points.get(result.main_type)
+    if point is None:
+        return units.UNKNOWN
+    return f"{units.intensity(point)} FLOP/byte ({result.main_type})"
+
+
+def _model_intensity(analysis: Analysis) -> str:
+    plan = analysis.kernels
+    intensity = plan.flops / plan.traffic_bytes if plan.traffic_bytes else None
+    return f"{units.intensity(intensity)} FLOP/byte"
+
+
+def _device_line(result: RooflineResult) -> str:
+    profile = result.hardware
+    threads = f", {profile.threads} threads" if profile.threads else ""
+    sources = ", ".join(source.key for source in profile.sources)
+    cited = f"; sources: {sources}" if sources else ""
+    return printable(f"{profile.name}: {profile.title}{threads}; {result.peak_kind} figures{cited}")

@@ -1,0 +1,68 @@
+"""`Analysis` → a report in GitHub-flavoured markdown, fit for a pull-request comment."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from onnxroof import __version__
+from onnxroof.report import facts
+from onnxroof.report.render import TableOptions
+from onnxroof.report.table import make_table
+from onnxroof.units import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnxroof.analysis import Analysis
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
+_LONGEST_NAME = 80
+
+
+def render_markdown(analysis: Analysis, options: TableOptions | None = None) -> str:
+    """The report as markdown; raises as `render_text` does.
+
+    Names from the model are escaped: none can end a cell, start a heading or become a link.
+    """
+    table = make_table(analysis, options or TableOptions())
+    blocks = [f"## {escaped(facts.title(analysis))}", _header(analysis), _totals(analysis)]
+    if analysis.rooflines:
+        headers, figures = facts.verdict(analysis)
+        blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))
+        blocks.append("\n".join(f"- {escaped(line)}" for line in facts.device_lines(analysis)))
+    cells = [(shorten(name, _LONGEST_NAME), *others) for name, *others in table.rows]
+    blocks += [f"### {table.title.capitalize()}", _grid(cells, table.headers, table.right)]
+    if table.footnote:
+        blocks.append(escaped(table.footnote))
+    blocks.append(f"onnxroof {__version__}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text with every character that means something to markdown escaped; stays on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))
+
+
+def _header(analysis: Analysis) -> str:
+    return "\n".join(
+        f"- **{label}**: " + "; ".join(escaped(text) for text in texts)
+        for label, texts in facts.header(analysis)
+    )
+
+
+def _totals(analysis: Analysis) -> str:
+    rows = [(f.label, f.value, f.exact, f.remark) for f in facts.totals(analysis)]
+    return _grid(rows, ("total", "", "exact", ""), (False, True, True, False))
+
+
+def _grid(rows: Sequence[Sequence[str]], headers: Sequence[str], right: Sequence[bool]) -> str:
+    return tabulate(
+        [[escaped(cell) for cell in row] for row in rows],
+        [escaped(header) for header in headers],
+        tablefmt="pipe",
+        colalign=["right" if is_right else "left" for is_right in right],
+        disable_numparse=True,
+    )

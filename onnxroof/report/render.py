@@ -1,0 +1,82 @@
+"""Which renderer makes which format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from onnxroof.report.rows import By, Sort
+
+if TYPE_CHECKING:
+    from onnxroof.analysis import Analysis
+
+DEFAULT_WIDTH = 100
+"""Columns of a text report that goes to no terminal."""
+
+
+class Format(Enum):
+    """What a report is written as."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What the table of a report shows.
+
+    Attributes:
+        by: What a row stands for.
+        sort: What rows are ordered by; None: by time where there is a device, else by FLOPs.
+        top: Rows to show, 0 for all; None takes the renderer's default: 15, in CSV all.
+        scope_depth: Components of a module path that make a scope.
+    """
+
+    by: By = By.KERNEL
+    sort: Sort | None = None
+    top: int | None = None
+    scope_depth: int = 2
+
+    def rows(self, default: int) -> int:
+        """Rows to show, 0 for all."""
+        return default if self.top is None else self.top
+
+
+def render(
+    analysis: Analysis,
+    format_: Format,
+    table: TableOptions,
+    *,
+    width: int = DEFAULT_WIDTH,
+    with_tensors: bool = False,
+) -> str:
+    """The report in a format.
+
+    Args:
+        analysis: The run.
+        format_: What to make of it.
+        table: What its table shows; JSON has everything, always.
+        width: Columns of the terminal, for text.
+        with_tensors: List every tensor, in JSON.
+
+    Raises:
+        UsageError: Ordering by time was asked for, but no device was given.
+    """
+    if format_ is Format.JSON:
+        from onnxroof.report.json_report import render_json
+
+        return render_json(analysis, with_tensors=with_tensors)
+    if format_ is Format.CSV:
+        from onnxroof.report.csv_report import render_csv
+
+        return render_csv(analysis, table)
+    if format_ is Format.MARKDOWN:
+        from onnxroof.report.markdown import render_markdown
+
+        return render_markdown(analysis, table)
+    from onnxroof.report.text import render_text
+
+    return render_text(analysis, table, width)

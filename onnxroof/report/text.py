@@ -1,0 +1,172 @@
+"""`Analysis` → a report for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from tabulate import tabulate
+
+from onnxroof import __version__, units
+from onnxroof.report import facts
+from onnxroof.report.render import DEFAULT_WIDTH, TableOptions
+from onnxroof.report.table import make_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onnxroof.analysis import Analysis
+    from onnxroof.report.table import Table
+
+_NARROWEST, _WIDEST = 60, 160
+_SHORTEST_NAME = 26
+_GAP = 2
+
+
+def render_text(
+    analysis: Analysis, options: TableOptions | None = None, width: int = DEFAULT_WIDTH
+) -> str:
+    """The report as text.
+
+    Args:
+        analysis: The run.
+        options: What the table shows.
+        width: Columns of the terminal.
+
+    Raises:
+        UsageError: Ordering by time was asked for, but no device was given.
+    """
+    width = min(max(width, _NARROWEST), _WIDEST)
+    blocks = [
+        f"{facts.title(analysis)} · onnxroof {__version__}",
+        _header(analysis, width),
+        _totals(analysis, width),
+        *_verdict(analysis, width),
+        _table(make_table(analysis, options or TableOptions()), width),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _header(analysis: Analysis, width: int) -> str:
+    labelled = facts.header(analysis)
+    margin = max(len(label) for label, _ in labelled) + _GAP
+    lines: list[str] = []
+    for label, texts in labelled:
+        for place, text in enumerate(texts):
+            lines += _wrapped(text, label if place == 0 else "", margin, width)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, label: str, margin: int, width: int) -> list[str]:
+    """The text with a label in its margin; long lines continue, indented, in the same column."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=label.ljust(margin),
+        subsequent_indent=" " * (margin + 2),
+        break_on_hyphens=False,
+    )
+
+
+def _totals(analysis: Analysis, width: int) -> str:
+    figures = facts.totals(analysis)
+    room = width - sum(
+        max(len(text) for text in column) + _GAP
+        for column in zip(*((f.label, f.value, f.exact) for f in figures), strict=True)
+    )
+    rows = [(f.label, f.value, f.exact, units.truncate(f.remark, room)) for f in figures]
+    return _aligned(rows, right=(False, True, True, False))
+
+
+def _verdict(analysis: Analysis, width: int) -> Iterator[str]:
+    """One block a few devices wide, and what the devices are."""
+    if not analysis.rooflines:
+        return
+    headers, rows = facts.verdict(analysis)
+    labels = max(len(row[0]) for row in rows) + _GAP
+    for columns in _that_fit(headers, rows, width - labels):
+        chosen = [0, *columns]
+        yield _aligned(
+            [[row[place] for place in chosen] for row in rows],
+            [headers[place] for place in chosen],
+            right=(False, *(True for _ in columns)),
+        )
+    lines = facts.device_lines(analysis)
+    yield "\n".join(piece for line in lines for piece in _wrapped(line, "", 0, width))
+
+
+def _that_fit(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], room: int
+) -> Iterator[list[int]]:
+    """Columns 1… in groups no wider than the room."""
+    group: list[int] = []
+    used = 0
+    for place in range(1, len(headers)):
+        needed = max(len(row[place]) for row in (headers, *rows)) + _GAP
+        if group and used + needed > room:
+            yield group
+            group, used = [], 0
+        group.append(place)
+        used += needed
+    yield group
+
+
+def _table(table: Table, width: int) -> str:
+    kept, room = _columns_that_fit(table, width)
+    rows = [
+        [units.shorten(row[0], room), *(row[place] for place in kept[1:])] for row in table.rows
+    ]
+    text = _aligned(
+        rows,
+        [table.headers[place] for place in kept],
+        right=[table.right[place] for place in kept],
+    )
+    note = "\n".join(textwrap.wrap(table.footnote, width))
+    return "\n".join(part for part in (table.title, text, note) if part)
+
+
+def _columns_that_fit(table: Table, width: int) -> tuple[list[int], int]:
+    """The columns to show, and the characters left for the first one, the name.
+
+    Spare columns go, one by one, until names are cut no shorter than `_SHORTEST_NAME`.
+    """
+    widths = [
+        max(len(part) for cell in column for part in cell.split("\n"))
+        for column in zip(table.headers, *table.rows, strict=True)
+    ]
+    kept = list(range(len(widths)))
+    spare = list(table.spare)
+    while True:
+        room = width - sum(widths[place] + _GAP for place in kept[1:])
+        if room >= min(widths[0], _SHORTEST_NAME) or not spare:
+            return kept, max(room, _SHORTEST_NAME)
+        kept.remove(spare.pop(0))
+
+
+def _aligned(
+    rows: Sequence[Sequence[str]], headers: Sequence[str] = (), *, right: Sequence[bool]
+) -> str:
+    """Columns two spaces apart; headers, where given, with a rule below.
+
+    Headers go in as rows, because tabulate sets them two characters wider than their text.
+    """
+    text = tabulate(
+        [*_header_rows(headers, rows), *rows],
+        tablefmt="plain",
+        colalign=["right" if is_right else "left" for is_right in right],
+        disable_numparse=True,
+    )
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def _header_rows(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Headers of one or two lines, the shorter ones at the bottom, and the rule."""
+    if not headers:
+        return []
+    parts = [header.split("\n") for header in headers]
+    height = max(map(len, parts))
+    lines = [[*("" for _ in range(height - len(part))), *part] for part in parts]
+    widths = [
+        max(map(len, column)) for column in zip(*zip(*lines, strict=True), *rows, strict=True)
+    ]
+    return [*map(list, zip(*lines, strict=True)), ["─" * width for width in widths]]

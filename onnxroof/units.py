@@ -1,0 +1,179 @@
+"""Numbers and names for people: the one place where base units become kB, GFLOP and ms.
+
+Everything inside the package is in base units (counts, bytes, seconds, operations per second);
+reports call these functions last. Decimal prefixes unless the name says binary. Unknown stays
+visible: `None` is written "?", never 0.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+UNKNOWN = "?"
+"""How a value that is not known is written."""
+
+AT_LEAST = "at least "
+AT_MOST = "at most "
+
+_DECIMAL = ("", "k", "M", "G", "T", "P", "E", "Z")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi")
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_CUT = "…"
+_SEPARATORS = "/.:"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number from 0 to 1000 with so many significant digits: 4.09, 40.9, 409; 0 is "0"."""
+    if value == 0:
+        return "0"
+    whole = math.floor(math.log10(abs(value))) + 1
+    return f"{value:.{max(digits - whole, 0)}f}"
+
+
+def count(value: float | None, unit: str = "") -> str:
+    """A count with a decimal prefix: 4089184256 → "4.09 G", with a unit "4.09 GMAC".
+
+    Whole numbers below 1000 are exact.
+    """
+    if value is None:
+        return UNKNOWN
+    number, prefix = _scaled(float(value), 1000.0, _DECIMAL)
+    text = str(round(value)) if not prefix and value == round(value) else significant(number)
+    return f"{text} {prefix}{unit}".rstrip()
+
+
+def exact(value: int | None) -> str:
+    """A count with all its digits: "25,530,472"."""
+    return UNKNOWN if value is None else f"{int(value):,}"
+
+
+def size(nbytes: float | None) -> str:
+    """Bytes with a decimal prefix (kB = 1000 bytes): 102400 → "102 kB"."""
+    return count(nbytes, "B")
+
+
+def binary_size(nbytes: float | None) -> str:
+    """Bytes with a binary prefix (KiB = 1024 bytes): 6291456 → "6.00 MiB"."""
+    if nbytes is None:
+        return UNKNOWN
+    number, prefix = _scaled(float(nbytes), 1024.0, _BINARY)
+    return f"{significant(number) if prefix else round(nbytes)} {prefix}B"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the unit that fits: 0.00158 → "1.58 ms"."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds == 0:
+        return "0 s"
+    for factor, unit in _SECONDS:
+        if seconds >= factor * 0.9995:
+            scaled = seconds / factor
+            return f"{significant(scaled) if scaled < 999.5 else f'{scaled:.0f}'} {unit}"
+    return "<1 ns"
+
+
+def rate(per_second: float | None, unit: str) -> str:
+    """Something per second: 1.25e14, "FLOP/s" → "125 TFLOP/s"."""
+    return count(per_second, unit)
+
+
+def percent(share: float | None) -> str:
+    """A share of one: 0.813 → "81.3 %"; more than nothing is never written as nothing."""
+    if share is None:
+        return UNKNOWN
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    if 0.999 < share < 1:
+        return ">99.9 %"
+    return f"{share * 100:.0f} %" if share in {0, 1} else f"{share * 100:.1f} %"
+
+
+def intensity(flop_per_byte: float | None) -> str:
+    """FLOP per byte: two digits after the point where they matter; "–" when nothing is moved."""
+    if flop_per_byte is None:
+        return "–"
+    if 0 < flop_per_byte < 0.01:
+        return "<0.01"
+    return f"{flop_per_byte:.2f}" if flop_per_byte < 10 else significant(flop_per_byte, 3)
+
+
+def bounded(text: str, *, at_least: bool = False, at_most: bool = False) -> str:
+    """The text with what is known about the number in front: "at least " or "at most "."""
+    return f"{AT_LEAST if at_least else AT_MOST if at_most else ''}{text}"
+
+
+def shape(dims: tuple[int, ...] | None) -> str:
+    """Dimensions as 1×3×224×224; "scalar" for none, "?" when not even the rank is known."""
+    if dims is None:
+        return UNKNOWN
+    return "×".join(map(str, dims)) or "scalar"
+
+
+def printable(text: str) -> str:
+    """Text from a file on one line: control and invisible characters become visible escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if _is_visible(char) else _escape(char) for char in text)
+
+
+def shorten(name: str, width: int) -> str:
+    """A name cut to so many characters, keeping its end, which tells it from its neighbours.
+
+    Whole path components go first ("…/layer3.0/conv2/Conv"). A single component that is still
+    too long keeps its first and last letters around the cut, so that neither what it is nor its
+    number is lost.
+    """
+    if len(name) <= width:
+        return name
+    if width < 2:
+        return name[:width]
+    start = len(name) - (width - 1)
+    boundary = _boundary(name, start)
+    if boundary is not None and len(name) - boundary >= min(width // 2, 8):
+        return _CUT + name[boundary:]
+    tail = max((width - 1) * 2 // 3, 1)
+    head = width - 1 - tail
+    return name[:head] + _CUT + name[-tail:]
+
+
+def truncate(text: str, width: int) -> str:
+    """Text cut to so many characters, keeping its beginning."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + _CUT
+
+
+def _boundary(name: str, start: int) -> int | None:
+    """Where the first path component after `start` begins, with its separator; a slash first."""
+    for separators in ("/", _SEPARATORS):
+        found = [place for s in separators if (place := name.find(s, start)) >= 0]
+        if found and len(name) - min(found) > (len(name) - start) // 2:
+            return min(found)
+    return None
+
+
+def _scaled(value: float, base: float, prefixes: tuple[str, ...]) -> tuple[float, str]:
+    """The value below the base with its prefix; 999.95 k is written 1.00 M."""
+    for prefix in prefixes:
+        if abs(value) < base * (0.9995 if base == 1000 else 0.99951) or prefix == prefixes[-1]:
+            return value, prefix
+        value /= base
+    return value, prefixes[-1]
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() and not unicodedata.combining(char)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    if char in named:
+        return named[char]
+    return (
+        f"\\x{code:02x}"
+        if code < 0x100
+        else f"\\u{code:04x}"
+        if code < 0x10000
+        else f"\\U{code:08x}"
+    )

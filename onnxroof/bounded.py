@@ -12,8 +12,8 @@ from __future__ import annotations
 class BoundedInt(int):
     """An integer in [low, self]; the int value is the upper bound.
 
-    `name` is how the size is called in reports and bound with `--dim`; results of arithmetic are
-    nameless.
+    `name` is how the size is called in reports and bound with `--dim`, and tells that two sizes are
+    one and the same. Results of arithmetic are nameless, unless nothing was changed (x·1, x + 0).
     """
 
     low: int
@@ -35,6 +35,8 @@ class BoundedInt(int):
     def __add__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
+        if other == 0 and is_exact(other):
+            return self
         return interval(lower(self) + lower(other), upper(self) + upper(other))
 
     __radd__ = __add__
@@ -42,6 +44,8 @@ class BoundedInt(int):
     def __sub__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
+        if other == 0 and is_exact(other):
+            return self
         return interval(lower(self) - upper(other), upper(self) - lower(other))
 
     def __rsub__(self, other: int) -> int:
@@ -55,6 +59,8 @@ class BoundedInt(int):
     def __mul__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
+        if other == 1 and is_exact(other):
+            return self
         corners = [a * b for a in ends(self) for b in ends(other)]
         return interval(min(corners), max(corners))
 
@@ -76,6 +82,8 @@ class BoundedInt(int):
 def _divide(numerator: int, divisor: int) -> int:
     if not isinstance(numerator, int) or not isinstance(divisor, int):
         return NotImplemented
+    if divisor == 1 and is_exact(divisor):
+        return numerator
     corners = [a // b for a in ends(numerator) for b in _nonzero_ends(divisor)]
     return interval(min(corners), max(corners))
 

@@ -129,3 +129,10 @@ def test_sums_and_products_have_the_tightest_bounds(one: int, other: int) -> Non
     pairs = list(product(inside(one), inside(other)))
     assert ends(one + other) == (min(a + b for a, b in pairs), max(a + b for a, b in pairs))
     assert ends(one * other) == (min(a * b for a, b in pairs), max(a * b for a, b in pairs))
+
+
+def test_a_size_keeps_its_name_where_arithmetic_changes_nothing() -> None:
+    size = BoundedInt(12, 3, "kept")
+    for same in (1 * size, size * 1, size + 0, 0 + size, size - 0, size // 1, math.prod((size, 1))):
+        assert isinstance(same, BoundedInt)
+        assert same.name == "kept"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
 from onnxroof.graph.order import in_order
+from onnxroof.graph.text import check_names
 from onnxroof.graph.types import (
     DTYPE_BY_CODE,
     AttributeValue,
@@ -92,6 +93,7 @@ class Converter:
     def main_graph(self) -> Graph:
         """The model's graph."""
         graph = self._graph(self._proto.graph, _Frame(self.opsets), outermost=True)
+        check_names((), (*self.opsets, *_dim_names(graph.inputs)))
         if graph.captures:
             name = graph.captures[0]
             reader = next((node for node in graph.nodes if name in node.reads), None)
@@ -382,6 +384,13 @@ def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
     if kind == "map_type":
         return ValueType("map", element=value_type(proto.map_type.value_type, name))
     return ValueType("opaque")
+
+
+def _dim_names(inputs: tuple[GraphInput, ...]) -> Iterator[str]:
+    for item in inputs:
+        for dim in item.type.shape or ():
+            if isinstance(dim, SymbolicDim):
+                yield dim.name
 
 
 class _Declared(Mapping[str, ValueType]):

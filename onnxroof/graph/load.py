@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, ModelUnreadableError
+from onnxroof.graph.text import NotTextError, with_text
 from onnxroof.graph.types import Model
 from onnxroof.graph.wire import WireError, skeleton
 
@@ -86,7 +87,7 @@ def _from_buffer(buffer: memoryview, path: str | None) -> Model:
         proto = onnx.ModelProto.FromString(stripped)
     except WireError as error:
         raise ModelUnreadableError(where, str(error)) from None
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError):
         raise ModelUnreadableError(where, "not an ONNX model: protobuf cannot parse it") from None
     return _translate(proto, payloads, path, len(buffer))
 
@@ -102,7 +103,15 @@ def _translate(
     if not proto.graph.node and not proto.graph.output:
         raise InvalidGraphError(where, "the graph is empty: it has neither nodes nor outputs")
     converter = Converter(proto, payloads)
-    graph = converter.main_graph()
+    try:
+        graph = converter.main_graph()
+    except (NotTextError, TypeError, AttributeError):
+        repaired = with_text(proto)
+        if repaired is None:
+            raise
+        converter = Converter(repaired, payloads)
+        graph = converter.main_graph()
+        converter.assumptions.append("names that are not UTF-8 text are shown with escapes")
     assumptions = converter.assumptions
     if path is not None:
         assumptions = assumptions + _missing_files(Path(path).parent, converter.external_files)

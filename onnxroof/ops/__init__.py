@@ -20,6 +20,7 @@ FAMILIES = (
     "nchwc",
     "matmul",
     "quantized_matmul",
+    "packed_projections",
     "einsum",
     "mixture_of_experts",
     "attention",

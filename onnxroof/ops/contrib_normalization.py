@@ -12,6 +12,7 @@ from onnxroof.ops.checks import require_rank, require_rank_at_least
 from onnxroof.ops.fused import activation_cost
 from onnxroof.ops.normalization import (
     grouped,
+    per_row,
     rms_normalization_cost,
     root_mean_square,
     simplified_layer_normalization_shape,
@@ -167,5 +168,19 @@ def bias_add_cost(call: OpCall) -> OpCost:
     return OpCost(0, 2 * call.input(0).elements)
 
 
+@shape_rule("QOrderedLayerNormalization", domain=MICROSOFT)
+def ordered_layer_normalization_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """int8 Y like X."""
+    return [call.input(0).like()]
+
+
+@cost_rule("QOrderedLayerNormalization", domain=MICROSOFT)
+def ordered_layer_normalization_cost(call: OpCall) -> OpCost:
+    """LayerNormalization between a dequantization of X and a quantization of Y."""
+    rows, each = per_row(call)
+    return standardized(rows, each, bias=call.has(3)) + OpCost(0, 2 * rows * each)
+
+
+declare("QOrderedLayerNormalization", domain=MICROSOFT, quantization=(1, 4))
 declare("BiasAdd", domain=MICROSOFT, pointwise=True)
 declare("QEmbedLayerNormalization", domain=MICROSOFT, quantization=tuple(range(8, 18)))

@@ -98,7 +98,7 @@ def gemm_shape(call: OpCall) -> Sequence[TensorInfo]:
 @cost_rule("Gemm")
 @cost_rule("FusedGemm", domain=MICROSOFT)
 def gemm_cost(call: OpCall) -> OpCost:
-    """Alpha · A' · B' + beta · C, transposed as asked; FusedGemm adds an activation.
+    """Y = alpha · A' · B' + beta · C, transposed as asked; FusedGemm adds an activation.
 
     Shapes
         A [M, K]    B [K, N]    C broadcasts to [M, N], optional    Y [M, N]
@@ -156,7 +156,7 @@ def fused_matmul_shape(call: OpCall) -> Sequence[TensorInfo]:
     domain=MICROSOFT,
 )  # fmt: skip
 def fused_matmul_cost(call: OpCall) -> OpCost:
-    """Alpha · A' · B', transposed as asked, with an optional activation.
+    """Y = alpha · A' · B', transposed as asked, with an optional activation.
 
     Shapes
         A [*batch, M, K] after transA and transBatchA    B [*batch, K, N] likewise
@@ -187,7 +187,7 @@ def gemm_fast_gelu_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("GemmFastGelu", domain=MICROSOFT)
 def gemm_fast_gelu_cost(call: OpCall) -> OpCost:
-    """Macs as MatMul; flops = 2 · macs, plus one per element of Y for bias and for Gelu."""
+    """MACs as MatMul; flops = 2 · macs, plus one per element of Y for bias and for Gelu."""
     y = call.output().elements
     macs = y * call.shape(0)[-1]
     return OpCost(macs, 2 * macs + (y if call.has(2) else 0)) + activation_cost("Gelu", y)

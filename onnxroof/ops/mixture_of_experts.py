@@ -108,4 +108,38 @@ def _activated(call: OpCall, elements: int) -> OpCost:
     return activation_cost(name, elements) + OpCost(0, elements if gated else 0)
 
 
+@shape_rule("MoEPacked", domain=MICROSOFT)
+def packed_moe_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """Output like input."""
+    return [call.input(0).like()]
+
+
+@cost_rule("MoEPacked", domain=MICROSOFT)
+def packed_moe_cost(call: OpCall) -> OpCost:
+    """As MoE, with weights packed in blocks: gate and up [E, I, bytes], down [E, H, bytes].
+
+    Formula
+        macs = tokens · k · H · I · (2, or 3 if up is given); other operations as MoE, plus one
+        per weight of every expert used to dequantize it
+    Source
+        ONNX Runtime contrib operators, MoEPacked.
+    """
+    x, (experts, inter, _) = call.shape(0), call.shape(2)
+    hidden, tokens, k = x[-1], math.prod(x[:-1]), call.attr("k", 1)
+    gated = call.has(3)
+    used = smallest(experts, tokens * k)
+    weights = hidden * inter * (3 if gated else 2)
+    macs = tokens * k * weights
+    reads: dict[int, int] = {}
+    for position in (2, 3, 4):
+        reads |= _expert_bytes(call, (position,), used, experts)
+    elements = tokens * k * inter
+    work = OpCost(macs, 2 * macs + tokens * hidden * (2 * k - 1) + used * weights)
+    work += activation_cost(call.attr("activation_type", "swiglu"), elements)
+    work += OpCost(0, elements if gated else 0)
+    if not call.has(5):
+        work += OpCost(0, tokens * (5 * experts - 2), tokens * experts)
+    return OpCost(work.macs, work.flops, work.transcendentals, reads=reads)
+
+
 declare("QMoE", domain=MICROSOFT, quantization=(3, 6, 9, 11, 12, 13, 15, 16, 17, 18, 19, 20))

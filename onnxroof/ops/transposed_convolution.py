@@ -137,7 +137,7 @@ def qlinear_conv_transpose_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QLinearConvTranspose", domain=INTERNAL_NHWC)
 def qlinear_conv_transpose_cost(call: OpCall) -> OpCost:
-    """Macs as ConvTranspose; other operations as QLinearConv."""
+    """MACs as ConvTranspose; other operations as QLinearConv."""
     x, y = call.input(0).elements, call.output().elements
     macs = x * math.prod(call.shape(3)[1:])
     flops = 2 * macs + (x if call.has(2) else 0) + y + (y if call.has(8) else 0)

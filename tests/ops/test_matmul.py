@@ -296,6 +296,52 @@ def test_a_gate_multiplies_after_its_activation() -> None:
     assert cost.flops == 2 * cost.macs + 6 * (2 * 16 + (5 * 4 - 2) + 8)
 
 
+def test_experts_packed_in_blocks() -> None:
+    text = graph(
+        "float[6,8] x, float[6,4] r, uint8[4,16,5] g, uint8[4,16,5] u, uint8[4,8,9] d",
+        "y = com.microsoft.MoEPacked <k = 2, gate_type = 2, up_type = 2, down_type = 2>"
+        " (x, r, g, u, d)",
+    )
+    assert shapes_of(text, opsets=CONTRIB)["y"] == (6, 8)
+    assert cost_of(text, opsets=CONTRIB).macs == 6 * 2 * 3 * 8 * 16
+
+
+def test_three_projections_share_one_normalized_input() -> None:
+    text = (
+        "agraph (float[2,64] a, float[2,64] k, float[64] n, uint8[32,2,16] b, float[64] s,"
+        " uint8[16,2,16] c, float[32] t) => (q, kk, v, r) { q, kk, v, r ="
+        " com.microsoft.MatMulNBitsQkv <K = 64, Nq = 32, Nkv = 16, bits = 4, block_size = 32>"
+        " (a, k, n, b, s, , c, t, , c, t) }"
+    )
+    shapes = shapes_of(text, opsets=CONTRIB)
+    cost = cost_of(text, opsets=CONTRIB)
+    assert [shapes[name] for name in ("q", "kk", "v", "r")] == [(2, 32), (2, 16), (2, 16), (2, 64)]
+    assert cost.macs == 2 * 64 * 64
+    # dequantization, residual, 4n + 2 per row
+    assert cost.flops == 2 * cost.macs + 64 * 64 + 128 + 2 * (4 * 64 + 2)
+
+
+def test_a_gated_projection_multiplies_its_halves() -> None:
+    text = graph(
+        "float[2,64] a, uint8[32,2,16] b, float[64] s, float[32] d",
+        'y = com.microsoft.MatMulNBitsMlp <K = 64, N = 32, activation = "silu", block_size = 32>'
+        " (a, , , b, s, d, b, s)",
+    )
+    cost = cost_of(text, opsets=CONTRIB)
+    assert cost.macs == 2 * 2 * 32 * 64
+    assert cost.flops == 2 * cost.macs + 2 * 64 * 32 + 3 * 64
+
+
+@pytest.mark.parametrize(("stored", "rank"), [(8, 8), (0, 0)])
+def test_a_low_rank_adapter_may_be_empty(stored: int, rank: int) -> None:
+    text = graph(
+        f"float[2,64] x, uint8[10,2,16] w, float[20] s, uint8[{stored},2,16] a, float[8,2] t,"
+        " uint8[10,1,16] b, float[10,1] u",
+        "y = com.microsoft.MatMulNBitsQLoRA <K = 64, N = 10> (x, w, s, a, t, b, u)",
+    )
+    assert cost_of(text, opsets=CONTRIB).macs == 2 * (640 + rank * (64 + 10))
+
+
 # -- Det -------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnxroof.bounded import interval, lower, upper
 from onnxroof.cost import Role, Status
 
 if TYPE_CHECKING:
@@ -61,10 +62,18 @@ class MemoryPlan:
 
 
 def plan_memory(plan: KernelPlan) -> MemoryPlan:
-    """Sweep over the nodes in file order and add up what is alive."""
+    """Sweep over the nodes in file order and add up what is alive.
+
+    Sizes that are only bounded enter at their upper bound; subtracting an interval from a sum it
+    is part of would widen it.
+    """
     cost = plan.cost
     last_use = _last_uses(cost)
-    sizes, unknown = _sizes(cost, last_use)
+    bounded, unknown = _sizes(cost, last_use)
+    sizes = {name: upper(nbytes) for name, nbytes in bounded.items()}
+    dying: dict[int, list[str]] = {}
+    for name, index in last_use.items():
+        dying.setdefault(index, []).append(name)
     live = sum(sizes[item.name] for item in cost.shaped.graph.inputs if item.name in sizes)
     live_bytes: list[int] = []
     peak, peak_at = live, -1
@@ -79,13 +88,12 @@ def plan_memory(plan: KernelPlan) -> MemoryPlan:
         live_bytes.append(live)
         if live > peak or peak_at < 0:
             peak, peak_at = max(live, peak), index
-        for name in {*node.inputs, *node.outputs}:
-            if last_use.get(name) == index:
-                live -= sizes.get(name, 0)
+        live -= sum(sizes.get(name, 0) for name in dying.get(index, ()))
+    alive = _alive_at(cost, peak_at, last_use, bounded)
     return MemoryPlan(
-        peak_activation_bytes=peak,
+        peak_activation_bytes=interval(min(peak, sum(lower(t.nbytes) for t in alive)), peak),
         peak_node=Step(peak_at, cost.nodes[peak_at].name) if peak_at >= 0 else None,
-        peak_tensors=_alive_at(cost, peak_at, last_use, sizes),
+        peak_tensors=alive,
         live_bytes=tuple(live_bytes),
         weight_bytes=sum(w.stored_bytes or 0 for w in cost.weights if w.role is Role.WEIGHT),
         unknown=unknown,

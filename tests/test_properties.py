@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,8 @@ steps = st.lists(
 
 
 def weight(name: str, *shape: int) -> TensorProto:
-    return numpy_helper.from_array(np.full(shape, 0.5, np.float32), name)
+    """A weight unlike every other, so that no two nodes compute the same."""
+    return numpy_helper.from_array(np.full(shape, zlib.crc32(name.encode()), np.float32), name)
 
 
 def weights_of(op_type: str, value: str) -> list[TensorProto]:

@@ -13,20 +13,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxroof.cost import NodeCost
-    from onnxroof.ops.call import OpCall, Shape
+    from onnxroof.graph.types import Node
+    from onnxroof.ops.call import OpCall, Shape, TensorInfo
 
 
-def view_reason(node: NodeCost, *, contiguous: bool) -> str:
+def view_reason(
+    node: NodeCost, tensors: Mapping[str, TensorInfo], *, contiguous: bool
+) -> str:
     """Why the node launches nothing, or "" when it does.
 
     Args:
         node: The node.
+        tensors: What is known of each tensor.
         contiguous: Whether the runtime passes a contiguous part of a buffer on as a view.
     """
     operator = node.call.operator
     if operator is not None and operator.view:
         return "view: the same bytes under another shape"
     op_type = node.node.op_type
+    if op_type == "Dropout" and _is_inference_dropout(node.node, tensors):
+        return "does nothing: output equals input"
     check = _DOES_NOTHING.get(op_type)
     if check is not None and check(node.call):
         return "does nothing: output equals input"
@@ -50,12 +56,12 @@ def _same_type_and_shape(call: OpCall) -> bool:
     )
 
 
-def _is_inference_dropout(call: OpCall) -> bool:
+def _is_inference_dropout(node: Node, tensors: Mapping[str, TensorInfo]) -> bool:
     """Dropout only drops in training mode (third input from opset 12, `is_test` before 7)."""
-    if len([name for name in call.node.outputs if name]) > 1:
+    if sum(map(bool, node.outputs)) > 1:
         return False
-    if call.has(2):
-        mode = call.value(2)
+    if len(node.inputs) > 2 and node.inputs[2]:
+        mode = tensors[node.inputs[2]].value
         return mode is not None and not bool(mode.ravel()[0])
     return True
 
@@ -71,7 +77,6 @@ _DOES_NOTHING: Mapping[str, Callable[[OpCall], bool]] = {
     "Tile": _same_type_and_shape,
     "Pad": _same_type_and_shape,
     "Slice": _same_type_and_shape,
-    "Dropout": _is_inference_dropout,
     "Concat": _is_lone,
     "Sum": _is_lone,
     "Max": _is_lone,

@@ -14,8 +14,10 @@ from onnxroof.fusion.layout import view_reason
 from onnxroof.fusion.records import RemovedNode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onnxroof.cost import GraphCost, NodeCost
-    from onnxroof.ops.call import TensorInfo
+    from onnxroof.ops.call import TensorInfo, Value
 
 METADATA = frozenset({"Shape", "Size", "SequenceLength"})
 """Answered from a tensor's description; the tensor itself is never touched."""
@@ -31,11 +33,18 @@ class LiveGraph:
         source: Name of a view → name of the tensor whose bytes it shows.
         producer: Tensor → index of the live node that makes it.
         readers: Tensor → indices of the live nodes that read it, directly or through views.
-        exits: Tensors that must be in memory when the graph ends.
+        exits: Tensors that must be in memory when the graph ends, or as part of a Concat.
+        parts: Tensor → the Concat's result in whose buffer it is written.
+        integer: Nodes that compute on quantized values.
+        dequantized: Result of a folded DequantizeLinear → (name, bytes) of what is stored.
+        dropped: Nodes taken out after indexing.
         tensors: Everything known of each tensor by name.
     """
 
-    __slots__ = ("exits", "live", "nodes", "producer", "readers", "removed", "source", "tensors")
+    __slots__ = (
+        "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes", "parts",
+        "producer", "readers", "removed", "source", "tensors",
+    )  # fmt: skip
 
     def __init__(self, cost: GraphCost, *, contiguous_views: bool = False) -> None:
         graph = cost.shaped.graph
@@ -46,6 +55,12 @@ class LiveGraph:
         self.readers: dict[str, list[int]] = {}
         self.removed: list[RemovedNode] = []
         self.live: list[int] = []
+        self.inputs = graph.inputs
+        self.parts: dict[str, str] = {}
+        self.integer: set[int] = set()
+        self.dequantized: dict[str, tuple[tuple[str, int | None], ...]] = {}
+        self.dropped: set[int] = set()
+        self._views: dict[str, list[str]] = {}
         needed = _needed(cost)
         for index, node in enumerate(cost.nodes):
             if node.status is Status.FOLDED or not needed[index]:
@@ -62,13 +77,14 @@ class LiveGraph:
     def _place(self, index: int, node: NodeCost, *, contiguous_views: bool) -> None:
         """Make the node a view of its input's bytes, or live with its edges noted."""
         source, onnx_node = self.source, node.node
-        reason = view_reason(node, contiguous=contiguous_views)
+        reason = view_reason(node, self.tensors, contiguous=contiguous_views)
         if reason:
             self._remove(node, reason)
             origin = onnx_node.inputs[0]
             origin = source.get(origin, origin)
             for name in onnx_node.outputs:
                 source[name] = origin
+            self._views.setdefault(origin, []).extend(onnx_node.outputs)
             return
         self.live.append(index)
         readers = self.readers
@@ -99,12 +115,78 @@ class LiveGraph:
         """What is known of a tensor."""
         return self.tensors.get(tensor)
 
+    def value(self, tensor: str) -> Value | None:
+        """The value of a constant. (That of a call's input may be an equal call's.)"""
+        info = self.tensors.get(tensor)
+        return None if info is None else info.value
+
     def only_reader(self, tensor: str) -> int:
         """The one live node that reads the tensor, or −1: none, several, or it must be kept."""
         readers = self.readers.get(tensor)
         if readers is None or len(readers) != 1 or tensor in self.exits:
             return -1
         return readers[0]
+
+    def is_viewed(self, tensor: str) -> bool:
+        """Whether some node sees the tensor under another name."""
+        return tensor in self._views
+
+    def drop(self, index: int, reason: str, stand_ins: Sequence[str]) -> None:
+        """Take a live node out; each of its outputs becomes a view of its stand-in."""
+        node = self.nodes[index]
+        self.dropped.add(index)
+        self._remove(node, reason)
+        for name in node.node.inputs:
+            readers = self.readers.get(self.source.get(name, name))
+            if readers is not None and index in readers:
+                readers.remove(index)
+        for name, stand_in in zip(node.node.outputs, stand_ins, strict=False):
+            if name:
+                self._redirect(name, self.source.get(stand_in, stand_in))
+
+    def _redirect(self, name: str, origin: str) -> None:
+        """The tensor and all its views become views of another."""
+        self.producer.pop(name, None)
+        names = [name, *self._views.pop(name, ())]
+        for view in names:
+            self.source[view] = origin
+        self._views.setdefault(origin, []).extend(names)
+        readers = self.readers.pop(name, [])
+        if origin in self.producer or origin in self.readers or readers:
+            self.readers[origin] = sorted({*self.readers.get(origin, ()), *readers})
+            if not self.readers[origin]:
+                del self.readers[origin]
+        if name in self.exits:
+            self.exits.add(origin)
+
+    def drop_concat(self, index: int, parts: Sequence[str]) -> None:
+        """Take a Concat out whose parts are written in place by their producers."""
+        node = self.nodes[index]
+        result = node.node.outputs[0]
+        self.dropped.add(index)
+        self._remove(node, "written in place by the producers of its parts")
+        self.producer.pop(result, None)
+        for part in parts:
+            self.parts[part] = result
+            self.exits.add(part)
+            self.readers[part].remove(index)
+
+    def forget_dropped(self) -> None:
+        """Bring `live` up to date after nodes were dropped."""
+        if self.dropped:
+            self.live = [index for index in self.live if index not in self.dropped]
+            self.removed.sort(key=lambda node: node.index)
+
+    def note_dequantized(self) -> None:
+        """Find what integer kernels read in place of folded DequantizeLinear results."""
+        for cost_node in self.nodes:
+            node = cost_node.node
+            if cost_node.status is Status.FOLDED and node.op_type == "DequantizeLinear":
+                self.dequantized[node.outputs[0]] = tuple(
+                    (name, info.nbytes)
+                    for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)
+                    if info is not None
+                )
 
 
 def _needed(cost: GraphCost) -> list[bool]:

@@ -1,4 +1,4 @@
-"""The fusion sets: which rules each runtime has. Data only; see docs/fusion.md for sources."""
+"""The fusion sets: which rules each runtime has. Data only; docs/fusion.md tells where from."""
 
 from __future__ import annotations
 
@@ -17,25 +17,94 @@ class Runtime:
 
     Attributes:
         name: How `--runtime` and profiles call it.
-        rules: Names of its rules, first match wins.
         what: One line for the help text.
+        rules: Names of its rules; an earlier rule takes its nodes before a later one.
+        folds: Equal nodes run once, QDQ pairs become integer kernels, transposes cancel: the
+            clean-ups it has besides dead code and constants.
+        contiguous_views: A contiguous part of a buffer (Slice, Split) is passed on as a view.
+        strided_views: Readers that accept strides take a Transpose, Slice or Expand as a view.
+        concat_in_place: Producers write their part of a Concat's result directly.
     """
 
     name: str
-    rules: tuple[str, ...]
     what: str
+    rules: tuple[str, ...]
+    folds: frozenset[str] = frozenset()
+    contiguous_views: bool = False
+    strided_views: bool = False
+    concat_in_place: bool = False
 
+
+CSE, QDQ, TRANSPOSES = "common-subexpressions", "qdq", "transpose-pairs"
+
+_DECOMPOSED = (
+    "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish", "hard-swish", "mish", "softmax",
+    "layer-normalization", "rms-normalization", "l2-normalization",
+)  # fmt: skip
 
 _ALL = (
-    Runtime("none", (), "an eager framework: one kernel a node"),
-    Runtime("basic", ("convolution", "matmul", "elementwise"), "what every compiler does"),
-    Runtime("onnxruntime", ("convolution", "matmul", "elementwise"), "ONNX Runtime"),
-    Runtime("tensorrt", ("convolution", "matmul", "elementwise"), "NVIDIA TensorRT"),
-    Runtime("torch-compile", ("convolution", "matmul", "elementwise"), "PyTorch Inductor"),
-    Runtime("tflite", ("convolution", "matmul", "elementwise"), "TensorFlow Lite"),
-)
+    Runtime(
+        name="none",
+        what="an eager framework: one kernel a node, slices and transposes as strided views",
+        rules=(),
+        strided_views=True,
+    ),
+    Runtime(
+        name="basic",
+        what="what every compiler does: folding, activations, elementwise chains",
+        rules=("convolution-activation", "matmul-activation", "elementwise"),
+        folds=frozenset({CSE}),
+    ),
+    Runtime(
+        name="onnxruntime",
+        what="ONNX Runtime's CPU provider at its extended level",
+        rules=(
+            "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish", "layer-normalization",
+            "rms-normalization", "skip-layer-normalization", "convolution-activation",
+            "matmul-scale", "matmul-bias", "gemm-activation", "bias-gelu", "transpose-chain",
+            "pad-pool",
+        ),
+        folds=frozenset({CSE, QDQ, TRANSPOSES}),
+    ),
+    Runtime(
+        name="tensorrt",
+        what="NVIDIA TensorRT: convolution and product epilogues, fused attention, point-wise "
+        "kernels, concatenation in place",
+        rules=(
+            *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
+            "convolution-residual-activation", "matmul-bias-residual-activation",
+            "skip-layer-normalization", "transpose-chain", "pad-pool", "elementwise-broadcast",
+        ),
+        folds=frozenset({CSE, QDQ, TRANSPOSES}),
+        contiguous_views=True,
+        concat_in_place=True,
+    ),
+    Runtime(
+        name="torch-compile",
+        what="PyTorch Inductor: library products and convolutions, generated kernels for the rest",
+        rules=(
+            *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
+            "convolution-folding", "matmul-scale", "elementwise-reduction",
+        ),
+        folds=frozenset({CSE}),
+        contiguous_views=True,
+        strided_views=True,
+        concat_in_place=True,
+    ),
+    Runtime(
+        name="tflite",
+        what="TensorFlow Lite: activations inside convolutions, products and additions",
+        rules=(
+            "gelu-erf", "gelu-tanh", "hard-swish", "softmax", "l2-normalization",
+            "convolution-activation", "matmul-activation", "add-activation",
+            "transpose-chain", "pad-pool",
+        ),
+        folds=frozenset({CSE, QDQ, TRANSPOSES}),
+    ),
+)  # fmt: skip
 
 RUNTIMES: Mapping[str, Runtime] = {runtime.name: runtime for runtime in _ALL}
+"""Every fusion set by name."""
 
 
 def find_runtime(name: str) -> Runtime:

@@ -1,0 +1,287 @@
+"""What a runtime removes before it fuses: equal nodes, QDQ pairs, transposes that cancel, copies.
+
+Each function takes a `LiveGraph`, removes nodes from it with their reason, and is linear. Nothing
+is computed: whether two nodes are equal is decided by operator, attributes and inputs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxroof.fusion.runtimes import CSE, QDQ, TRANSPOSES
+
+if TYPE_CHECKING:
+    from onnxroof.cost import NodeCost
+    from onnxroof.fusion.live import LiveGraph
+    from onnxroof.fusion.runtimes import Runtime
+
+STRIDED_READERS = frozenset(
+    ("MatMul", "Gemm", "Concat", "Softmax", "LayerNormalization", "ReduceMean", "ReduceSum",
+     "ReduceMax", "ReduceMin", "Transpose", "Slice", "Split", "Expand")
+)  # fmt: skip
+"""Readers, besides elementwise ones, that take any strides."""
+
+INTEGER_OPERATORS = frozenset(
+    ("Conv", "ConvTranspose", "MatMul", "Gemm", "Add", "Mul", "GlobalAveragePool", "AveragePool",
+     "MaxPool", "Concat", "Resize", "Sigmoid", "LeakyRelu", "Softmax", "Relu", "Transpose",
+     "Split", "ReduceMean", "Clip", "Slice", "Pad", "Gather")
+)  # fmt: skip
+"""Operators with kernels on quantized values."""
+
+_ABSORBED = frozenset({"Relu", "Clip"})
+"""Activations that the saturation of a following QuantizeLinear, or its kernel, does."""
+
+
+def clean_up(graph: LiveGraph, runtime: Runtime) -> None:
+    """All clean-ups the runtime has."""
+    if CSE in runtime.folds:
+        share_equal_nodes(graph)
+    if QDQ in runtime.folds:
+        find_integer_nodes(graph)
+    if TRANSPOSES in runtime.folds:
+        cancel_transposes(graph)
+    if runtime.strided_views:
+        take_strided_views(graph)
+    if runtime.concat_in_place:
+        write_concats_in_place(graph)
+    graph.forget_dropped()
+
+
+def share_equal_nodes(graph: LiveGraph) -> None:
+    """Nodes with the same operator, attributes and inputs run once."""
+    pending = [item.name for item in graph.inputs]
+    for tensor in pending:
+        _share_readers(graph, tensor)
+    for index in graph.live:
+        if index not in graph.dropped:
+            for name in graph.nodes[index].node.outputs:
+                _share_readers(graph, name)
+
+
+def _share_readers(graph: LiveGraph, tensor: str) -> None:
+    readers = graph.readers.get(tensor)
+    if readers is None or len(readers) < 2:
+        return
+    types = [graph.nodes[index].node.op_type for index in readers]
+    if len(set(types)) == len(types):
+        return
+    first: dict[object, int] = {}
+    for index in tuple(readers):
+        key = _identity(graph, graph.nodes[index])
+        if key is None:
+            continue
+        twin = first.setdefault(key, index)
+        if twin != index:
+            reason = f"common subexpression: the same as {graph.nodes[twin].name}"
+            graph.drop(index, reason, graph.nodes[twin].node.outputs)
+
+
+def _identity(graph: LiveGraph, node: NodeCost) -> object:
+    """What the node computes, or None when two equal ones may differ."""
+    operator, onnx_node = node.call.operator, node.node
+    if operator is None or operator.random or onnx_node.subgraphs:
+        return None
+    inputs: list[object] = []
+    for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
+        known = graph.tensors[name] if info is not None and info.constant else None
+        if known is not None and known.value is not None:
+            inputs.append(known.value_key)
+        else:
+            inputs.append(graph.source.get(name, name))
+    outputs = tuple(map(bool, onnx_node.outputs))
+    return (operator, onnx_node.attributes, tuple(inputs), outputs)
+
+
+def find_integer_nodes(graph: LiveGraph) -> None:
+    """QDQ form: an operator between DequantizeLinear and QuantizeLinear computes on integers.
+
+    y = Q(op(DQ(a), DQ(b))) is one integer kernel with the requantization inside. Its
+    DequantizeLinear nodes vanish into it when nobody else needs their floating-point results.
+    """
+    quantizers = [i for i in graph.live if graph.nodes[i].op_type == "DequantizeLinear"]
+    if not quantizers:
+        return
+    dequantized = {graph.nodes[i].node.outputs[0]: i for i in quantizers}
+    candidates = {i for i in graph.live if _is_integer(graph, i, dequantized)}
+    blocked = True
+    while blocked:
+        blocked = False
+        for tensor in dequantized:
+            inside = [r for r in graph.readers.get(tensor, ()) if r in candidates]
+            if inside and (len(inside) < len(graph.readers[tensor]) or tensor in graph.exits):
+                candidates.difference_update(inside)
+                blocked = True
+    for tensor, index in dequantized.items():
+        readers = graph.readers.get(tensor)
+        if readers and candidates.issuperset(readers):
+            node = graph.nodes[index].node
+            graph.drop(index, "its readers compute on the quantized values", node.inputs[:1])
+    graph.integer = candidates
+    graph.note_dequantized()
+
+
+def _is_integer(graph: LiveGraph, index: int, dequantized: dict[str, int]) -> bool:
+    node = graph.nodes[index]
+    if node.op_type not in INTEGER_OPERATORS:
+        return False
+    source = graph.source
+    activations = [
+        source.get(name, name)
+        for name, info in zip(node.node.inputs, node.call.inputs, strict=True)
+        if info is not None and not info.constant
+    ]
+    if not activations or any(tensor not in dequantized for tensor in activations):
+        return False
+    return all(_is_requantized(graph, name) for name in node.node.outputs if name)
+
+
+def _is_requantized(graph: LiveGraph, tensor: str) -> bool:
+    """Whether the tensor's only reader quantizes it, perhaps behind one activation."""
+    reader = graph.only_reader(tensor)
+    if reader >= 0 and graph.nodes[reader].op_type in _ABSORBED:
+        reader = graph.only_reader(graph.nodes[reader].node.outputs[0])
+    return reader >= 0 and graph.nodes[reader].op_type == "QuantizeLinear"
+
+
+def cancel_transposes(graph: LiveGraph) -> None:
+    """Transposes into and out of a region of elementwise work cancel when they are inverse.
+
+    T⁻¹(f(T(a), T(b))) = f(a, b) for elementwise f: a region bounded by transposes of one
+    permutation on the way in and its inverse on the way out needs none of them.
+    """
+    seen: set[int] = set()
+    for index in graph.live:
+        if index in seen or index in graph.dropped:
+            continue
+        order = _order(graph.nodes[index])
+        if order is None:
+            continue
+        region = _region(graph, index, order)
+        if region is not None:
+            seen.update(region)
+            for transpose in sorted(region):
+                node = graph.nodes[transpose].node
+                graph.drop(transpose, "cancelled by its inverse", node.inputs[:1])
+
+
+def _order(node: NodeCost) -> tuple[int, ...] | None:
+    """The permutation of a Transpose."""
+    info = node.call.inputs[0] if node.call.inputs else None
+    if node.op_type != "Transpose" or info is None or info.shape is None:
+        return None
+    rank = len(info.shape)
+    order = node.call.attributes.get("perm", tuple(range(rank - 1, -1, -1)))
+    return order if isinstance(order, tuple) else None  # type: ignore[return-value]
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def _region(graph: LiveGraph, start: int, order: tuple[int, ...]) -> set[int] | None:
+    """The transposes around the elementwise region behind `start`, or None if it leaks."""
+    undo = _inverse(order)
+    around: set[int] = {start}
+    inside: set[int] = set()
+    pending = [start]
+    while pending:
+        tensor = graph.nodes[pending.pop()].node.outputs[0]
+        readers = graph.readers.get(tensor)
+        if not readers or tensor in graph.exits or graph.is_viewed(tensor):
+            return None
+        for reader in readers:
+            if reader in inside or reader in around:
+                continue
+            if _order(graph.nodes[reader]) == undo:
+                around.add(reader)
+            elif _is_blind(graph.nodes[reader], len(order)):
+                inside.add(reader)
+                makers = _region_inputs(graph, reader, order, inside)
+                if makers is None:
+                    return None
+                new = makers - around - inside
+                around.update(new)
+                pending.extend(new)
+                pending.append(reader)
+            else:
+                return None
+        if len(inside) > 64:
+            return None
+    return around if len(around) > 1 else None
+
+
+def _is_blind(node: NodeCost, rank: int) -> bool:
+    """Elementwise, so that the order of its axes does not matter; constants are permuted once."""
+    operator = node.call.operator
+    if operator is None or not operator.pointwise or node.op_type == "BatchNormalization":
+        return False
+    if sum(map(bool, node.node.outputs)) > 1:
+        return False
+    return all(
+        info is None or (info.shape is not None and (info.constant or len(info.shape) == rank))
+        for info in node.call.inputs
+    )
+
+
+def _region_inputs(
+    graph: LiveGraph, reader: int, order: tuple[int, ...], inside: set[int]
+) -> set[int] | None:
+    """Transposes of the same order that feed the node; None if something else does."""
+    found: set[int] = set()
+    node = graph.nodes[reader]
+    for name, info in zip(node.node.inputs, node.call.inputs, strict=True):
+        if info is None or info.constant:
+            continue
+        if name in graph.source:
+            return None
+        maker = graph.producer.get(name)
+        if maker is None:
+            return None
+        if maker in inside:
+            continue
+        if _order(graph.nodes[maker]) == order:
+            found.add(maker)
+        elif _is_blind(graph.nodes[maker], len(order)):
+            inside_inputs = _region_inputs(graph, maker, order, inside | {maker})
+            if inside_inputs is None:
+                return None
+            found |= inside_inputs
+        else:
+            return None
+    return found
+
+
+def take_strided_views(graph: LiveGraph) -> None:
+    """Transpose, Slice, Split and Expand cost nothing when every reader accepts strides."""
+    for index in graph.live:
+        node = graph.nodes[index]
+        if node.op_type not in ("Transpose", "Slice", "Split", "Expand") or index in graph.dropped:
+            continue
+        names = [name for name in node.node.outputs if name]
+        if any(name in graph.exits or graph.is_viewed(name) for name in names):
+            continue
+        readers = [reader for name in names for reader in graph.readers.get(name, ())]
+        if all(_takes_strides(graph.nodes[reader]) for reader in readers):
+            origin = node.node.inputs[0]
+            reason = "strided view: its readers follow the strides"
+            graph.drop(index, reason, (origin,) * len(node.node.outputs))
+
+
+def _takes_strides(node: NodeCost) -> bool:
+    operator = node.call.operator
+    return node.op_type in STRIDED_READERS or (operator is not None and operator.pointwise)
+
+
+def write_concats_in_place(graph: LiveGraph) -> None:
+    """A Concat costs nothing when each part is written straight to its place by its producer."""
+    for index in graph.live:
+        node = graph.nodes[index]
+        if node.op_type != "Concat" or index in graph.dropped:
+            continue
+        parts = [graph.source.get(name, name) for name in node.node.inputs]
+        fits = len(set(parts)) == len(parts) and all(
+            part in graph.producer and part not in graph.exits and part not in graph.parts
+            for part in parts
+        )
+        if fits:
+            graph.drop_concat(index, parts)

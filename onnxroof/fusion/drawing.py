@@ -1,0 +1,214 @@
+"""Patterns drawn as text, and the matcher that finds them from their last node upward.
+
+A drawing is a list of assignments, one operator a line, in execution order:
+
+    m = ReduceMean(x)
+    d = Sub(x, m)
+    q = Pow(d, #2) | Mul(d, d)
+    g = Mul(n, #) else n
+
+`#` is any constant and `#2` one of that value; `A/B(…)` is either operator; `|` separates
+alternatives; `else n` makes the line optional: where it does not fit, the name stands for `n`.
+Names that no line assigns are the pattern's inputs. Arguments of commutative operators match in
+either order; arguments left out of the drawing (axes, bounds) are free. Views are transparent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxroof.fusion.groups import Grouping
+    from onnxroof.ops.call import Value
+
+COMMUTATIVE = frozenset({"Add", "Mul", "Sum", "And", "Or", "Max", "Min"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One alternative of a line: operators and arguments."""
+
+    operators: frozenset[str]
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One name, what may make it, and the name it stands for where nothing fits."""
+
+    name: str
+    calls: tuple[Call, ...]
+    otherwise: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A parsed drawing.
+
+    Attributes:
+        lines: By name.
+        entries: Names the pattern may end with, longest form first.
+        needed: Per required line the operators of which the graph must have one.
+        inputs: Names no line assigns, in order of appearance.
+    """
+
+    lines: Mapping[str, Line]
+    entries: tuple[str, ...]
+    needed: tuple[frozenset[str], ...]
+    inputs: tuple[str, ...]
+
+
+_LINE = re.compile(r"^(\w+) = (.+?)(?: else (\w+))?$")
+_CALL = re.compile(r"^([\w/]+)\((.*)\)$")
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> Drawing:
+    """The drawing in its text. Raises ValueError for a line that is none."""
+    lines: dict[str, Line] = {}
+    inputs: dict[str, None] = {}
+    for written in filter(None, map(str.strip, text.splitlines())):
+        found = _LINE.match(written)
+        if found is None:
+            raise ValueError(f"not a line of a drawing: {written!r}")
+        name, calls, otherwise = found.groups()
+        line = Line(name, tuple(map(_call, calls.split(" | "))), otherwise or "")
+        for call in line.calls:
+            for argument in call.arguments:
+                if not argument.startswith("#") and argument not in lines:
+                    inputs[argument] = None
+        lines[name] = line
+    last = next(reversed(lines))
+    entries = [last]
+    while lines[entries[-1]].otherwise in lines:
+        entries.append(lines[entries[-1]].otherwise)
+    needed = [
+        frozenset().union(*(call.operators for call in line.calls))
+        for line in lines.values()
+        if not line.otherwise
+    ]
+    return Drawing(lines, tuple(entries), tuple(needed), tuple(inputs))
+
+
+def _call(text: str) -> Call:
+    found = _CALL.match(text.strip())
+    if found is None:
+        raise ValueError(f"not a call of a drawing: {text!r}")
+    operators, arguments = found.groups()
+    return Call(
+        frozenset(operators.split("/")),
+        tuple(filter(None, (argument.strip() for argument in arguments.split(",")))),
+    )
+
+
+class Match:
+    """One attempt to find a drawing; `bound` maps its names to tensors, `nodes` are those used."""
+
+    __slots__ = ("bound", "drawing", "forbidden", "grouping", "nodes", "optional")
+
+    def __init__(self, grouping: Grouping, drawing: Drawing, forbidden: frozenset[int]) -> None:
+        self.grouping = grouping
+        self.drawing = drawing
+        self.forbidden = forbidden
+        self.bound: dict[str, str] = {}
+        self.nodes: list[int] = []
+        self.optional: set[int] = set()
+
+    def ends_at(self, entry: str, index: int) -> bool:
+        """Whether the drawing, ended at line `entry`, fits with this node as its last."""
+        self.bound[entry] = self.grouping.output(index)
+        return self._calls(self.drawing.lines[entry], index)
+
+    def _name(self, name: str, tensor: str) -> bool:
+        """Whether the name can stand for the tensor."""
+        known = self.bound.get(name)
+        if known is not None:
+            return known == tensor
+        line = self.drawing.lines.get(name)
+        if line is None:
+            self.bound[name] = tensor
+            return True
+        index = self.grouping.graph.producer.get(tensor)
+        if index is not None and index not in self.forbidden:
+            saved, count = dict(self.bound), len(self.nodes)
+            self.bound[name] = tensor
+            if self._calls(line, index):
+                if line.otherwise:
+                    self.optional.update(self.nodes[count:])
+                return True
+            self.bound = saved
+            del self.nodes[count:]
+        if not line.otherwise or not self._name(line.otherwise, tensor):
+            return False
+        self.bound[name] = tensor
+        return True
+
+    def _calls(self, line: Line, index: int) -> bool:
+        """Whether one of the line's alternatives fits the node or group."""
+        grouping = self.grouping
+        if not grouping.is_open(index) or grouping.last(index) != index:
+            return False
+        kind = grouping.kind(index)
+        for call in line.calls:
+            if kind not in call.operators:
+                continue
+            saved, count = dict(self.bound), len(self.nodes)
+            if self._arguments(call, index, kind):
+                self.nodes.extend(grouping.members(index))
+                return True
+            self.bound = saved
+            del self.nodes[count:]
+        return False
+
+    def _arguments(self, call: Call, index: int, kind: str) -> bool:
+        given = self._given(index)
+        wanted = call.arguments
+        if len(given) < len(wanted):
+            return False
+        orders = [given]
+        if kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2:
+            orders.append([given[1], given[0]])
+        for order in orders:
+            saved, count = dict(self.bound), len(self.nodes)
+            if all(self._argument(w, g, index) for w, g in zip(wanted, order, strict=False)):
+                return True
+            self.bound = saved
+            del self.nodes[count:]
+        return False
+
+    def _given(self, index: int) -> list[tuple[int, str]]:
+        """Arguments of the node (position, tensor), or those of a group's drawing (−1, tensor)."""
+        graph = self.grouping.graph
+        group = self.grouping.groups.get(index)
+        if group is not None and group.inputs:
+            return [(-1, tensor) for tensor in group.inputs]
+        names = graph.nodes[index].node.inputs
+        return [(at, graph.source.get(name, name)) for at, name in enumerate(names) if name]
+
+    def _argument(self, wanted: str, given: tuple[int, str], index: int) -> bool:
+        position, tensor = given
+        info = None
+        if position >= 0:
+            info = self.grouping.node(index).call.inputs[position]
+        is_constant = info is not None and info.constant
+        if wanted[0] != "#":
+            return not is_constant and self._name(wanted, tensor)
+        if not is_constant:
+            return False
+        return len(wanted) == 1 or _is_value(
+            self.grouping.graph.value(tensor), float(wanted[1:])
+        )
+
+
+def _is_value(value: Value | None, expected: float) -> bool:
+    """Whether every element is the expected one, to the accuracy of half precision."""
+    if value is None:
+        return False
+    flat = value.ravel().tolist()
+    return bool(flat) and all(math.isclose(item, expected, rel_tol=2e-3) for item in flat)

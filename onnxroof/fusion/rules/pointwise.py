@@ -1,0 +1,33 @@
+"""Neighbouring elementwise operators."""
+
+from __future__ import annotations
+
+from onnxroof.fusion.chain import Chain, Step
+from onnxroof.fusion.elementwise import Elementwise
+from onnxroof.fusion.rules.conditions import constant_bounds
+
+RULES = (
+    Chain(
+        name="add-activation",
+        anchors=frozenset({"Add", "Sub", "Mul", "Div", "AveragePool"}),
+        then=(Step("the activation", frozenset({"Relu", "Clip", "Tanh"}), constant_bounds),),
+        why="The activation runs on the result before it is stored.",
+    ),
+    Elementwise(
+        name="elementwise",
+        why="Each element passes through all of them in registers: one read, one write.",
+    ),
+    Elementwise(
+        name="elementwise-broadcast",
+        why="A smaller operand is computed on the fly for each element that needs it.",
+        broadcasts=True,
+    ),
+    Elementwise(
+        name="elementwise-reduction",
+        why="A generated loop computes what a reduction reads, the reduction, and what is made "
+        "of its result, while the row stays on chip.",
+        broadcasts=True,
+        through_views=True,
+        reductions=True,
+    ),
+)

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNKNOWN = "?"
 """How a value that is not known is written."""
@@ -94,7 +98,9 @@ def intensity(flop_per_byte: float | None) -> str:
     """FLOP per byte: two digits after the point where they matter; "–" when nothing is moved."""
     if flop_per_byte is None:
         return "–"
-    if 0 < flop_per_byte < 0.01:
+    if flop_per_byte == 0:
+        return "0"
+    if flop_per_byte < 0.01:
         return "<0.01"
     return f"{flop_per_byte:.2f}" if flop_per_byte < 10 else significant(flop_per_byte, 3)
 
@@ -136,6 +142,42 @@ def shorten(name: str, width: int) -> str:
     tail = max((width - 1) * 2 // 3, 1)
     head = width - 1 - tail
     return name[:head] + _CUT + name[-tail:]
+
+
+def shorten_all(names: Sequence[str], width: int) -> list[str]:
+    """Every name cut by `shorten`, but so that different names stay different where they can.
+
+    Names that would look the same keep, besides their end, the path components in which they
+    differ: "…/layer.0/…/MatMul" and "…/layer.1/…/MatMul".
+    """
+    cut = {name: shorten(name, width) for name in names}
+    alike: dict[str, list[str]] = {}
+    for name, short in cut.items():
+        alike.setdefault(short, []).append(name)
+    for group in alike.values():
+        if len(group) > 1:
+            cut.update(zip(group, _kept_apart(group, width), strict=True))
+    return [cut[name] for name in names]
+
+
+def _kept_apart(names: Sequence[str], width: int) -> list[str]:
+    paths = [name.split("/") for name in names]
+    common = min(map(len, paths)) - 1
+    differing = [place for place in range(common) if len({path[place] for path in paths}) > 1]
+    return [
+        _with_gaps(path, [*differing, len(path) - 1], width) if differing else shorten(name, width)
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _with_gaps(path: Sequence[str], kept: Sequence[int], width: int) -> str:
+    """Some components of a path, with a mark for what is left out; the last may be cut."""
+    text, before = "", -1
+    for place in kept:
+        joint = "/" if place == before + 1 else f"/{_CUT}/"
+        text += (joint if text or place == 0 else f"{_CUT}/") + path[place]
+        before = place
+    return truncate(text, width)
 
 
 def truncate(text: str, width: int) -> str:

@@ -41,7 +41,7 @@ def render_csv(analysis: Analysis, options: TableOptions | None = None) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
         [
-            by.value.replace("-", "_"), "op_type", "nodes", "scope", "rule", "compute_dtype",
+            "name", "op_type", "nodes", "scope", "rule", "compute_dtype",
             *_COUNTS, "arithmetic_intensity_flop_per_byte", "exactness", *map(_safe, times),
         ]
     )  # fmt: skip

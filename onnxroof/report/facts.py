@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 6
 """Lines of one kind (assumptions, unknown operators …) a report for people shows."""
+_MOST_NAMES = 3
+_LONGEST_NAME = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,7 @@ def assumptions(analysis: Analysis) -> list[str]:
     """Everything assumed for the counts and, per device, for the time."""
     said = [*analysis.assumptions]
     if analysis.data_dependent:
-        listed = ", ".join(analysis.data_dependent)
-        flag = f"--dim {analysis.data_dependent[0]}=N"
-        said.append(f"only a run tells {listed}: taken at the largest possible ({flag} sets one)")
+        said.append(_data_dependent_line(analysis.data_dependent))
     if analysis.totals.per_trip:
         said.append("loops whose number of trips only a run tells are counted for one trip")
     runtime = analysis.kernels.runtime
@@ -68,6 +68,16 @@ def assumptions(analysis: Analysis) -> list[str]:
     for result in analysis.rooflines:
         said.extend(result.assumptions)
     return [printable(sentence) for sentence in dict.fromkeys(said)]
+
+
+def _data_dependent_line(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMES])
+    if len(names) > _MOST_NAMES:
+        listed += f" and {len(names) - _MOST_NAMES} more"
+    return (
+        f"sizes that only a run tells are taken at their largest: {listed}"
+        f" (--dim {names[0]}=N sets one)"
+    )
 
 
 def coverage_lines(analysis: Analysis) -> list[str]:
@@ -80,7 +90,8 @@ def coverage_lines(analysis: Analysis) -> list[str]:
         parts.append(f"{found.folded} folded constants")
     if unknown:
         parts.append(f"{unknown} unknown")
-    lines = [f"{known} of {found.nodes} nodes known: {', '.join(parts)}"]
+    bodies = ", bodies included" if found.nodes != len(analysis.nodes) else ""
+    lines = [f"{known} of {found.nodes} nodes known{bodies}: {', '.join(parts)}"]
     reasons = [
         f"{printable(name)} × {nodes}: {printable(reason)}"
         for name, (nodes, reason) in sorted(found.unknown.items())
@@ -94,7 +105,7 @@ def totals(analysis: Analysis) -> list[Figure]:
     missing = sums.is_lower_bound
     work = f"2·MACs + {units.count(upper(sums.flops) - 2 * upper(sums.macs))} others"
     if sums.transcendentals:
-        work += f", of which {units.count(sums.transcendentals)} transcendental"
+        work += f" ({units.count(upper(sums.transcendentals))} transcendental)"
     figures = [
         _work_figure("MACs", sums.macs, sums.macs_min, missing, _by_dtype(sums.macs_by_dtype)),
         _work_figure("FLOPs", sums.flops, sums.flops_min, missing, work),
@@ -105,7 +116,10 @@ def totals(analysis: Analysis) -> list[Figure]:
             _parameter_remark(analysis),
         ),
         Figure(
-            "weights", units.size(sums.weight_bytes), units.exact(sums.weight_bytes), "as stored"
+            "weights",
+            units.size(sums.weight_bytes),
+            units.exact(sums.weight_bytes),
+            "as stored in the file" if analysis.precision else "as stored",
         ),
         Figure(
             "model file",
@@ -152,7 +166,12 @@ def capped(lines: Sequence[str], what: str) -> list[str]:
 
 def _model_line(analysis: Analysis) -> str:
     model = analysis.model
-    opsets = ", ".join(f"{name or 'ai.onnx'} {version}" for name, version in model.opsets.items())
+    used = {"", *(node.domain for node in analysis.cost.shaped.graph.nodes)}
+    opsets = ", ".join(
+        f"{name or 'ai.onnx'} {version}"
+        for name, version in sorted(model.opsets.items())
+        if name in used
+    )
     producer = f", made by {model.producer}" if model.producer.strip() else ""
     nodes = len(model.graph.nodes)
     return printable(f"{nodes} nodes, opset {opsets}, IR {model.ir_version}{producer}")
@@ -240,7 +259,8 @@ def _peak_figure(analysis: Analysis) -> Figure:
     where = ""
     if memory.peak_node is not None:
         op_type = analysis.nodes[memory.peak_node.index].op_type
-        where = f"at {printable(memory.peak_node.label)} ({printable(op_type)})"
+        label = units.shorten(printable(memory.peak_node.label), _LONGEST_NAME)
+        where = f"at {label} ({printable(op_type)})"
     return _bytes_figure(
         "peak activations", memory.peak_activation_bytes, memory.is_lower_bound, where
     )

@@ -11,7 +11,7 @@ from onnxroof import __version__
 from onnxroof.report import facts
 from onnxroof.report.render import TableOptions
 from onnxroof.report.table import make_table
-from onnxroof.units import shorten
+from onnxroof.units import shorten_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,8 @@ def render_markdown(analysis: Analysis, options: TableOptions | None = None) -> 
         headers, figures = facts.verdict(analysis)
         blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))
         blocks.append("\n".join(f"- {escaped(line)}" for line in facts.device_lines(analysis)))
-    cells = [(shorten(name, _LONGEST_NAME), *others) for name, *others in table.rows]
+    names = shorten_all([row[0] for row in table.rows], _LONGEST_NAME)
+    cells = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
     blocks += [f"### {table.title.capitalize()}", _grid(cells, table.headers, table.right)]
     if table.footnote:
         blocks.append(escaped(table.footnote))

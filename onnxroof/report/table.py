@@ -52,7 +52,7 @@ class _Column:
     right: bool = True
 
 
-_SPARE = ("params", "MACs", "share", "FLOP/B", "traffic")
+_SPARE = ("params", "MACs", "share", "FLOP/B", "traffic", "operator", "FLOPs", "bound")
 
 
 def make_table(analysis: Analysis, options: TableOptions) -> Table:

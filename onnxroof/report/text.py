@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxroof.report.table import Table
 
 _NARROWEST, _WIDEST = 60, 160
-_SHORTEST_NAME = 26
+_SHORTEST_NAME = 30
 _GAP = 2
 
 
@@ -70,11 +70,13 @@ def _wrapped(text: str, label: str, margin: int, width: int) -> list[str]:
 
 def _totals(analysis: Analysis, width: int) -> str:
     figures = facts.totals(analysis)
-    room = width - sum(
-        max(len(text) for text in column) + _GAP
-        for column in zip(*((f.label, f.value, f.exact) for f in figures), strict=True)
-    )
-    rows = [(f.label, f.value, f.exact, units.truncate(f.remark, room)) for f in figures]
+    columns = zip(*((f.label, f.value, f.exact) for f in figures), strict=True)
+    room = width - sum(max(map(len, column)) + _GAP for column in columns)
+    rows: list[tuple[str, str, str, str]] = []
+    for figure in figures:
+        first, *more = textwrap.wrap(figure.remark, room, break_on_hyphens=False) or [""]
+        rows.append((figure.label, figure.value, figure.exact, first))
+        rows += [("", "", "", line) for line in more]
     return _aligned(rows, right=(False, True, True, False))
 
 
@@ -113,8 +115,10 @@ def _that_fit(
 
 def _table(table: Table, width: int) -> str:
     kept, room = _columns_that_fit(table, width)
+    names = units.shorten_all([row[0] for row in table.rows], room)
     rows = [
-        [units.shorten(row[0], room), *(row[place] for place in kept[1:])] for row in table.rows
+        [name, *(row[place] for place in kept[1:])]
+        for name, row in zip(names, table.rows, strict=True)
     ]
     text = _aligned(
         rows,

@@ -45,8 +45,10 @@ _DEEPEST_CALL = 64
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 _TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
 _EXTERNAL = 1
+_NOT_A_NAME = frozenset({"", "?", "-1", "None", "*"})
+"""What exporters write for a dimension without a name: two of them need not be equal."""
+
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-_NAMESPACE = "namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,10 @@ class Converter:
         given = {a.name: _resolve(a, frame) for a in function.attribute_proto}
         given |= {a.name: _resolve(a, frame) for a in call.attribute}
         inner = _Frame(
-            opsets={**frame.opsets, **{_domain(o.domain): o.version for o in function.opset_import}},
+            opsets={
+                **frame.opsets,
+                **{_domain(o.domain): o.version for o in function.opset_import},
+            },
             rename=rename,
             prefix=label,
             scope="/".join(filter(None, (frame.scope, call.name.strip("/") or call.op_type))),
@@ -261,7 +266,9 @@ class Converter:
             _TENSOR: lambda: self._constant(proto.t, proto.name, "attribute"),
             _FLOATS: lambda: tuple(proto.floats),
             _STRINGS: lambda: tuple(map(_text, proto.strings)),
-            _TENSORS: lambda: tuple(self._constant(t, proto.name, "attribute") for t in proto.tensors),
+            _TENSORS: lambda: tuple(
+                self._constant(t, proto.name, "attribute") for t in proto.tensors
+            ),
             _SPARSE: lambda: self._sparse(proto.sparse_tensor, proto.name, "attribute"),
             _SPARSES: lambda: tuple(
                 self._sparse(t, proto.name, "attribute") for t in proto.sparse_tensors
@@ -334,29 +341,24 @@ class Converter:
     def _check_location(self, proto: onnx.TensorProto, name: str) -> None:
         """Refuse external data outside the model's folder; note the file's name."""
         entries = proto.external_data
-        first = entries[0]
-        if first.key == PAYLOAD_KEY:
+        if entries[0].key == PAYLOAD_KEY:
             return
-        location = first.value if first.key == "location" else ""
-        for entry in entries[1:] if location == "" else ():
-            if entry.key == "location":
-                location = entry.value
-        if location not in self._external:
-            _refuse_escape(location, name)
-            self._external[location] = None
+        locations = [entry.value for entry in entries if entry.key == "location"]
+        for location in locations or [""]:
+            if location not in self._external:
+                _refuse_escape(location, name)
+                self._external[location] = None
 
     def _payload(self, proto: onnx.TensorProto) -> Payload | None:
         """Where the bytes of a tensor lie, read on demand."""
         entries = {entry.key: entry.value for entry in proto.external_data}
         if PAYLOAD_KEY in entries:
-            index = int(entries[PAYLOAD_KEY]) if entries[PAYLOAD_KEY].isdecimal() else -1
-            return self._payloads[index] if 0 <= index < len(self._payloads) else None
-        offset, length = entries.get("offset", "0"), entries.get("length", "")
-        return Payload(
-            entries.get("location", ""),
-            int(offset) if offset.isdecimal() else 0,
-            int(length) if length.isdecimal() else None,
-        )
+            index = _number(entries[PAYLOAD_KEY])
+            if index is None or index >= len(self._payloads):
+                return None
+            return self._payloads[index]
+        offset = _number(entries.get("offset", ""))
+        return Payload(entries.get("location", ""), offset or 0, _number(entries.get("length", "")))
 
 
 # -- helpers ---------------------------------------------------------------------------------
@@ -485,6 +487,11 @@ def _typed_data(
         if len(numbers):
             return decode_numbers(list(numbers), dtype, shape)
     return decode_numbers([], dtype, shape) if 0 in shape else None
+
+
+def _number(text: str) -> int | None:
+    """A byte count as text; None for what cannot be one."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
 def _refuse_escape(location: str, name: str) -> None:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onnxroof.errors import InvalidGraphError, ModelUnreadableError
+from onnxroof.errors import InvalidGraphError, ModelUnreadableError, quoted
 from onnxroof.graph.text import NotTextError, with_text
 from onnxroof.graph.types import Model
 from onnxroof.graph.wire import WireError, skeleton
@@ -58,19 +58,19 @@ def load_model(source: ModelSource) -> Model:
 
 
 def _from_file(path: str) -> Model:
+    with _mapped(path) as mapped, memoryview(mapped) as view:
+        return _from_buffer(view, path)
+
+
+def _mapped(path: str) -> mmap.mmap:
     try:
         with Path(path).open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                raise ModelUnreadableError(path, "the file is empty")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                view = memoryview(mapped)
-                try:
-                    return _from_buffer(view, path)
-                finally:
-                    view.release()
+            if os.fstat(file.fileno()).st_size:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelUnreadableError(path, f"cannot be read: {reason}") from None
+    raise ModelUnreadableError(path, "the file is empty")
 
 
 def _from_buffer(buffer: memoryview, path: str | None) -> Model:
@@ -129,8 +129,8 @@ def _translate(
 
 def _missing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
     return [
-        f"external data file {name!r} is missing; nothing that is counted needs it, "
+        f"external data file {quoted(name)} is missing; nothing that is counted needs it, "
         "checks of weight values are skipped (external data missing; value checks skipped)"
         for name in names
-        if not (folder / name).is_file()
+        if not os.path.isfile(folder / name)  # noqa: PTH113 - Path.is_file raises on long names
     ]

@@ -263,16 +263,18 @@ class GraphCost:
 def count_costs(shaped: ShapedGraph) -> GraphCost:
     """Apply every node's cost rule and find out what the constants are for."""
     roles: dict[object, tuple[Constant, Role]] = {}
-    cost = _Counter(roles).graph(shaped, {})
-    weights = tuple(_weight(constant, role) for constant, role in roles.values())
+    counter = _Counter(roles)
+    cost = counter.graph(shaped, {})
+    weights = tuple(counter.weight(constant, role) for constant, role in roles.values())
     return GraphCost(cost.shaped, cost.nodes, weights, cost.roots)
 
 
 class _Counter:
-    """The state of one count: the role of each stored tensor, by identity."""
+    """The state of one count: role and, where packed, elements of each stored tensor."""
 
     def __init__(self, roles: dict[object, tuple[Constant, Role]]) -> None:
         self.roles = roles
+        self.unpacked: dict[object, int] = {}
 
     def graph(
         self, shaped: ShapedGraph, outer_roots: Mapping[str, tuple[Constant, ...]]
@@ -313,7 +315,7 @@ class _Counter:
         cost = _call_cost(node, call)
         if not weights:
             return NodeCost(node, call, cost)
-        return NodeCost(node, call, cost, *_size(weights))
+        return NodeCost(node, call, cost, *self._size(weights))
 
     def _read_constants(
         self,
@@ -334,6 +336,31 @@ class _Counter:
                 self._use(constant, role)
                 if role is Role.WEIGHT:
                     weights[constant.identity] = constant
+                    self._unpack(call, position, constant)
+
+    def _unpack(self, call: OpCall, position: int, constant: Constant) -> None:
+        """Note how many values the bytes of a packed weight hold."""
+        if call.operator is None or call.operator.unpacked is None or len(constant.shape) < 1:
+            return
+        try:
+            self.unpacked[constant.identity] = call.operator.unpacked(call, position)
+        except (Undetermined, Impossible):
+            return
+
+    def weight(self, constant: Constant, role: Role) -> Weight:
+        """The record of a constant: a weight's elements are parameters."""
+        parameters = self._elements(constant) if role is Role.WEIGHT else 0
+        return Weight(constant, role, parameters, constant.stored_bytes)
+
+    def _elements(self, constant: Constant) -> int:
+        return self.unpacked.get(constant.identity) or math.prod(constant.shape)
+
+    def _size(self, weights: Mapping[object, Constant]) -> tuple[int, int]:
+        """(elements, stored bytes) of some weights."""
+        return (
+            sum(self._elements(constant) for constant in weights.values()),
+            sum(constant.stored_bytes or 0 for constant in weights.values()),
+        )
 
     def _use(self, constant: Constant, role: Role) -> None:
         """Note a use; a weight anywhere is a weight, then quantization, then control."""
@@ -391,7 +418,7 @@ class _Counter:
             macs, flops, transcendentals, inputs, reads, outputs, _main_dtype(bodies),
             note if known else "a node of its body is unknown",
         )  # fmt: skip
-        return NodeCost(node, call, cost, *_size(weights), bodies)
+        return NodeCost(node, call, cost, *self._size(weights), bodies)
 
 
 _RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
@@ -435,15 +462,6 @@ def _is_literal(op_type: str, constant: Constant) -> bool:
 
 
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
-
-
-def _size(weights: Mapping[object, Constant]) -> tuple[int, int]:
-    """(elements, stored bytes) of some weights."""
-    parameters = stored = 0
-    for constant in weights.values():
-        parameters += math.prod(constant.shape)
-        stored += constant.stored_bytes or 0
-    return parameters, stored
 
 
 def _is_weight_type(dtype: DType) -> bool:
@@ -560,11 +578,6 @@ def _main_dtype(bodies: tuple[BodyCost, ...]) -> DType | None:
             if node.compute_dtype is not None:
                 work[node.compute_dtype] += int(node.macs or 0) + 1
     return work.most_common(1)[0][0] if work else None
-
-
-def _weight(constant: Constant, role: Role) -> Weight:
-    elements = math.prod(constant.shape)
-    return Weight(constant, role, elements if role is Role.WEIGHT else 0, constant.stored_bytes)
 
 
 def total(cost: GraphCost) -> Totals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from onnxroof.graph.types import DType
@@ -114,7 +115,15 @@ def matmul_integer_to_float_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float_cost(call: OpCall) -> OpCost:
-    """As MatMulInteger, plus one per element of Y for the scale and one for bias if given."""
+    """As MatMulInteger, scaled to floating point.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus one subtraction per element of each operand that has a zero point and
+        is not a constant, plus one per element of Y for the scale and one for bias if given
+    Source
+        ONNX Runtime contrib operators, MatMulIntegerToFloat.
+    """
     y = call.output().elements
     macs = y * call.shape(0)[-1]
     flops = 2 * macs + _shifted(call, (0, 4), (1, 5)) + y + (y if call.has(6) else 0)
@@ -184,7 +193,14 @@ def matmul_nbits_cost(call: OpCall) -> OpCost:
 
 @cost_rule("MatMulPacked", domain=MICROSOFT)
 def matmul_packed_cost(call: OpCall) -> OpCost:
-    """As MatMulNBits, with an optional activation of Y."""
+    """As MatMulNBits, with an optional activation of Y.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus K · N for the dequantization, plus the activation of Y
+    Source
+        ONNX Runtime contrib operators, MatMulPacked.
+    """
     name = call.attr("activation_type", "none")
     cost = _weight_only(call, call.attr("K", 0), call.attr("N", 0))
     return cost + activation_cost(name, call.output().elements)
@@ -212,7 +228,14 @@ def _bnb4_sizes(call: OpCall) -> tuple[int, int]:
 
 @cost_rule("MatMulBnb4", domain=MICROSOFT)
 def matmul_bnb4_cost(call: OpCall) -> OpCost:
-    """As MatMulNBits, with a 4-bit float weight."""
+    """As MatMulNBits, with a 4-bit float weight.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus K · N for the dequantization
+    Source
+        ONNX Runtime contrib operators, MatMulBnb4.
+    """
     return _weight_only(call, *_bnb4_sizes(call))
 
 
@@ -224,7 +247,14 @@ def matmul_fpq4_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("MatMulFpQ4", domain=MICROSOFT)
 def matmul_fpq4_cost(call: OpCall) -> OpCost:
-    """As MatMulNBits, with the weight's shape [K, N] in input B_shape."""
+    """As MatMulNBits, with the weight's shape [K, N] in input B_shape.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus K · N for the dequantization
+    Source
+        ONNX Runtime contrib operators, MatMulFpQ4.
+    """
     inner, columns = call.ints(2, "the shape of B")
     return _weight_only(call, inner, columns)
 
@@ -242,9 +272,29 @@ def _block_float_sizes(call: OpCall) -> tuple[int, int]:
 
 @cost_rule("MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", domain=MICROSOFT)
 def matmul_block_float_cost(call: OpCall) -> OpCost:
-    """As MatMulNBits, with a weight of 4-bit or 8-bit floats scaled in blocks."""
+    """As MatMulNBits, with a weight of 4-bit or 8-bit floats scaled in blocks.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus K · N for the dequantization, plus one per element of Y for bias if
+        given
+    Source
+        ONNX Runtime contrib operators, MatMulBlockQuantizedFp4Weight and
+        MatMulBlockQuantizedFp8Weight.
+    """
     bias = 5 if "Fp4" in call.op_type else 4
     return _weight_only(call, *_block_float_sizes(call), bias=bias)
+
+
+def _unpacked(call: OpCall, position: int) -> int:
+    """K · N for the weight, stored elements for anything else (a bias)."""
+    if position != 1:
+        return call.input(position).elements
+    if "Block" in call.op_type:
+        return math.prod(_block_float_sizes(call))
+    if call.op_type == "MatMulFpQ4":
+        return math.prod(call.ints(2, "the shape of B"))
+    return _required(call, "K") * _required(call, "N")
 
 
 declare("MatMulInteger", quantization=(2, 3))
@@ -252,8 +302,10 @@ declare("QLinearMatMul", quantization=(1, 2, 4, 5, 6, 7))
 declare("QGemm", domain=MICROSOFT, quantization=(1, 2, 4, 5, 7, 8), integer_weights=(6,))
 declare("MatMulIntegerToFloat", domain=MICROSOFT, quantization=(2, 3, 4, 5))
 declare("DynamicQuantizeMatMul", domain=MICROSOFT, quantization=(2, 3))
-declare("MatMulNBits", domain=MICROSOFT, quantization=(2, 3, 4))
-declare("MatMulPacked", "MatMulBnb4", domain=MICROSOFT, quantization=(2,))
-declare("MatMulFpQ4", domain=MICROSOFT, control=(2,))
-declare("MatMulBlockQuantizedFp4Weight", domain=MICROSOFT, quantization=(2, 3, 4))
+declare("MatMulNBits", domain=MICROSOFT, quantization=(2, 3, 4), unpacked=_unpacked)
+declare("MatMulPacked", "MatMulBnb4", domain=MICROSOFT, quantization=(2,), unpacked=_unpacked)
+declare("MatMulFpQ4", domain=MICROSOFT, control=(2,), unpacked=_unpacked)
+declare(
+    "MatMulBlockQuantizedFp4Weight", domain=MICROSOFT, quantization=(2, 3, 4), unpacked=_unpacked
+)
 declare("MatMulBlockQuantizedFp8Weight", domain=MICROSOFT, quantization=(2, 3))

@@ -38,6 +38,8 @@ class Operator:
             their values are what shape rules may read.
         quantization: Inputs that are scales and zero points.
         integer_weights: Inputs whose int32 or int64 constants are weights nevertheless.
+        unpacked: Elements of the weight at an input position whose stored bytes hold several
+            values each; None where elements are stored as they are.
         view: The output is the input's bytes under another shape.
         pointwise: Output elements depend on the input elements at their own position alone, so
             the work can run in place and inside a neighbouring kernel.
@@ -55,6 +57,7 @@ class Operator:
     control: tuple[int, ...] = ()
     quantization: tuple[int, ...] = ()
     integer_weights: tuple[int, ...] = ()
+    unpacked: Callable[[OpCall, int], int] | None = None
     view: bool = False
     pointwise: bool = False
     random: bool = False

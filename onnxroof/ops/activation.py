@@ -319,6 +319,8 @@ def dropout_cost(call: OpCall) -> OpCost:
     Formula
         inference: flops = 0 and no bytes moved, except those of a mask that is used
         training: flops = 3 per element: the draw against the ratio, and scale · data · mask
+    Traffic
+        inference: data and output move no bytes; a mask that is used is written
     Convention
         Training means training_mode is true; before opset 12 there is none (opsets 1 and 6:
         is_test = 0, their default).

@@ -204,8 +204,14 @@ def flex_attention_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("FlexAttention", domain=PREVIEW)
 def flex_attention_cost(call: OpCall) -> OpCost:
-    """Attention as above without mask; a score_mod or prob_mod body is not a number of its own.
+    """Attention without mask or soft cap.
 
+    Formula
+        macs = B · Hq · S · L · (d + e)
+        flops = 2 · macs + B · Hq · S · L (scale) + 5 · B · Hq · S · L − 2 · B · Hq · S (softmax)
+    Convention
+        With a score_mod or prob_mod body, whose work is not a number of its own, the cost is
+        unknown.
     Source
         ONNX operator reference, ai.onnx.preview FlexAttention.
     """

@@ -143,6 +143,8 @@ def fused_attention_cost(call: OpCall) -> OpCost:
         macs = B · S · I · (2·D + Dv) + B · N · S · (P + S) · (d + e), e = Dv / N
         flops = 2 · macs + B · S · (2·D + Dv) (bias) + scale, masks, softmax as for Attention
         + 3 · B · S · 2·D if do_rotary
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written
     Convention
         Dense, also when unidirectional. A shared past buffer is read as far as it is filled and
         only the S new rows are written.
@@ -185,6 +187,8 @@ def quantized_attention_cost(call: OpCall) -> OpCost:
     Formula
         As Attention, plus one subtraction per element of the input if it has a zero point and one
         product (dequantization) per element projected.
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written
     Convention
         All macs are reported under the integer type of the projection; the two products of the
         attention itself run in floating point.
@@ -307,6 +311,8 @@ def multi_head_cost(call: OpCall) -> OpCost:
         macs = B · N · S · (P + L) · (d + e)
         flops = 2 · macs + B·S·D + B·L·(D + Dv) if bias is given (cached keys have theirs already)
         + scale, key padding mask, attention bias, softmax as for Attention
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written
     Convention
         Dense. A shared buffer (past_sequence_length given) is appended to in place.
     Source
@@ -358,6 +364,8 @@ def masked_multi_head_cost(call: OpCall) -> OpCost:
 
     Formula
         As MultiHeadAttention with S = 1; mask_index and attention_bias add to the scores.
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written
     Source
         ONNX Runtime contrib operators, DecoderMaskedMultiHeadAttention.
     """

@@ -80,6 +80,9 @@ def group_query_cost(call: OpCall) -> OpCost:
         + 3 · r · B · (S·N + L·Nkv) if do_rotary
         + (4·d + 2) · B · (S·N + L·Nkv) if Q and K are normalized (root mean square)
         + one product per cached element if the cache is quantized
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written; of the rotary
+        tables the rows of B · S positions (nothing without do_rotary)
     Convention
         Dense, also when causal or windowed. Where T fits into past the buffer is shared: its
         T − L filled rows are read and L rows written. Otherwise present is a copy.

@@ -14,7 +14,7 @@ from onnxroof.ops.attention import required_attribute, split_heads
 from onnxroof.ops.attention_contrib import in_place
 from onnxroof.ops.attention_grouped import group_cache, rotation_and_norm
 from onnxroof.ops.attention_packed import pair_work
-from onnxroof.ops.call import FREE, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import OpCost, TensorInfo, Undetermined, no_work
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def dynamic_sparse_cost(call: OpCall) -> OpCost:
     Formula
         macs = N · pairs · 2·d; flops: + scale, softmax, rotary embedding, normalization as for
         GroupQueryAttention
+    Traffic
+        a shared past buffer: the filled part is read, the new rows are written
     Convention
         pairs: the sum of constant selected_counts, else at most B · S · entries; plus at most the
         local window per query.
@@ -110,6 +112,8 @@ def sparse_paged_cost(call: OpCall) -> OpCost:
     Formula
         As DynamicSparseAttention, with T queries and at most blocks per sequence · block size keys
         in view.
+    Traffic
+        of the caches at most the keys in view; the new tokens' rows are written
     Source
         ONNX Runtime contrib operators, SparsePagedAttention.
     """
@@ -208,4 +212,4 @@ def indexer_merge_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("PackedSparseAttentionIndexerMerge", domain=MICROSOFT, free="copies lists of positions")
-cost_rule("PackedSparseAttentionIndexerMerge", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("PackedSparseAttentionIndexerMerge", domain=MICROSOFT)(no_work)

@@ -87,6 +87,8 @@ class TensorInfo:
         self.exact = not (
             (shape is not None and BoundedInt in map(type, shape))
             or (value is not None and value.dtype == object)
+            or (items is not None and not all(item.exact for item in items))
+            or (element is not None and not element.exact)
         )
         inner = (element and element.key, items and tuple(i.key for i in items))
         self.key: tuple[object, ...] = (
@@ -327,8 +329,13 @@ FREE = OpCost()
 """No arithmetic; traffic by the default rule."""
 
 
+def no_work(call: OpCall) -> OpCost:  # noqa: ARG001 - every rule takes the call
+    """Free of arithmetic; every input is read once and every output written once."""
+    return FREE
+
+
 def no_traffic(call: OpCall) -> OpCost:
-    """No arithmetic and no bytes moved: a view of the input, or metadata alone."""
+    """Free of arithmetic, and no bytes are moved: a view of the input, or metadata alone."""
     return OpCost(
         reads=dict.fromkeys(range(len(call.inputs)), 0),
         writes=dict.fromkeys(range(call.output_count), 0),

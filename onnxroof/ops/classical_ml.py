@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import largest, upper
 from onnxroof.graph.types import Constant, DType
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined, no_work
 from onnxroof.ops.registry import ML, cost_rule, declare, shape_rule
 
 if TYPE_CHECKING:
@@ -229,13 +229,25 @@ def same_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("Binarizer", "Imputer", domain=ML)
 def comparison_cost(call: OpCall) -> OpCost:
-    """One operation per element: a comparison with the threshold or the value to replace."""
+    """Every element is compared with a threshold or with the value to replace.
+
+    Formula
+        flops = elements of Y
+    Source
+        ONNX operator reference, ai.onnx.ml Binarizer and Imputer.
+    """
     return OpCost(0, call.output().elements)
 
 
 @cost_rule("Scaler", domain=ML)
 def scaler_cost(call: OpCall) -> OpCost:
-    """(X − offset) · scale: two operations per element."""
+    """(X − offset) · scale.
+
+    Formula
+        flops = 2 · elements of Y
+    Source
+        ONNX operator reference, ai.onnx.ml Scaler.
+    """
     return OpCost(0, 2 * call.output().elements)
 
 
@@ -273,7 +285,11 @@ def array_feature_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("ArrayFeatureExtractor", domain=ML)
 def array_feature_cost(call: OpCall) -> OpCost:
-    """Copies the elements taken, which are all it reads."""
+    """Free of arithmetic: elements are copied.
+
+    Traffic
+        of the data as many bytes as the output has; the indices
+    """
     taken = call.output().nbytes
     return FREE if taken is None else OpCost(reads={0: taken})
 
@@ -367,4 +383,4 @@ cost_rule(
     "CastMap",
     "ZipMap",
     domain=ML,
-)(lambda _: FREE)
+)(no_work)

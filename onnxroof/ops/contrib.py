@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnxroof.bounded import largest, upper
 from onnxroof.graph.types import DType
 from onnxroof.ops.attention import required_attribute
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, no_work
 from onnxroof.ops.geometry import broadcast
 from onnxroof.ops.position import ROTATION_FLOPS, table_bytes
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
@@ -35,7 +35,14 @@ def complex_product_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("ComplexMul", "ComplexMulConj", domain=MICROSOFT)
 def complex_product_cost(call: OpCall) -> OpCost:
-    """Complex products: 4 products, a sum and a difference each, so 3 per number of the output."""
+    """Products of complex numbers.
+
+    Formula
+        flops = 3 · elements of the output, whose last axis is [real, imaginary]: 4 products, a sum
+        and a difference for each complex number
+    Source
+        ONNX Runtime contrib operators, ComplexMul and ComplexMulConj.
+    """
     return OpCost(0, 3 * call.output().elements)
 
 
@@ -70,7 +77,13 @@ def all_finite_shape(_: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("IsAllFinite", domain=MICROSOFT)
 def all_finite_cost(call: OpCall) -> OpCost:
-    """One check per element of every input."""
+    """Whether every element of every input is finite.
+
+    Formula
+        flops = elements of all inputs, one check each
+    Source
+        ONNX Runtime contrib operators, IsAllFinite.
+    """
     return OpCost(0, sum(info.elements for info in call.given()))
 
 
@@ -81,7 +94,7 @@ def echo_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("SampleOp", domain=MICROSOFT, free="copies its input")
-cost_rule("SampleOp", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("SampleOp", domain=MICROSOFT)(no_work)
 
 
 # -- normalizations with something around them ------------------------------------------------
@@ -95,7 +108,14 @@ def like_first_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("BranchwiseRMSNorm", domain=MICROSOFT)
 def branchwise_norm_cost(call: OpCall) -> OpCost:
-    """Root-mean-square normalization of every branch: 3·n + 2 a row of n, + n if scaled."""
+    """Root-mean-square normalization of every branch.
+
+    Formula
+        flops per row of n = last axis / num_branches: 3·n + 2, plus n if scaled
+        transcendentals: 1 per row
+    Source
+        ONNX Runtime contrib operators, BranchwiseRMSNorm.
+    """
     x = call.input(0)
     branches = call.attr("num_branches", 0)
     length = x.dims[-1] // branches if branches else x.dims[-1]
@@ -136,6 +156,8 @@ def norm_rotary_cost(call: OpCall) -> OpCost:
 
     Formula
         Per head vector of n, r of it rotated: 4·n + 2 + 3·r
+    Traffic
+        of the input the channels normalized; of the tables the rows of B · S positions, at most all
     Source
         ONNX Runtime contrib operators, RMSNormRotary.
     """
@@ -277,7 +299,13 @@ def pre_mix_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("HyperConnectionPreMix", domain=MICROSOFT)
 def pre_mix_cost(call: OpCall) -> OpCost:
-    """Streams times gates, summed over the C branches and scaled: 2·C per output element."""
+    """Streams times gates, summed over the C branches and scaled.
+
+    Formula
+        flops = 2 · C per element of the output: C products, C − 1 additions, 1 scale
+    Source
+        ONNX Runtime contrib operators, HyperConnectionPreMix.
+    """
     _, branches, _ = _streams(call)
     return OpCost(0, call.output().elements * 2 * branches)
 

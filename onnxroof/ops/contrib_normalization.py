@@ -90,9 +90,9 @@ def embed_layer_normalization_cost(call: OpCall) -> OpCost:
         B · S rows of H: H per table after the first, 7H + 2; transcendentals B · S
         QEmbedLayerNormalization: H more per table (dequantization), and 2H in all for gamma, beta
         the mask, if it is counted: B · (S − 1) additions
-    Convention
-        Traffic: of each table the rows taken, at most the table; of the position table S rows
-        when position_ids is not given.
+    Traffic
+        of each table the rows taken, at most the table; of the position table S rows when
+        position_ids is not given
     Source
         ONNX Runtime contrib operators, EmbedLayerNormalization and QEmbedLayerNormalization.
     """
@@ -158,13 +158,25 @@ def group_norm_cost(call: OpCall) -> OpCost:
 
 @cost_rule("SkipGroupNorm", domain=MICROSOFT)
 def skip_group_norm_cost(call: OpCall) -> OpCost:
-    """GroupNorm of X + skip (+ bias): one addition more per element for each of the two."""
+    """GroupNorm of X + skip (+ bias).
+
+    Formula
+        flops as GroupNorm, plus one addition per element for skip and one for bias if given
+    Source
+        ONNX Runtime contrib operators, SkipGroupNorm.
+    """
     return group_norm_cost(call) + OpCost(0, call.input(0).elements * (1 + call.has(4)))
 
 
 @cost_rule("BiasAdd", domain=MICROSOFT)
 def bias_add_cost(call: OpCall) -> OpCost:
-    """X + bias + skip: two additions per element."""
+    """X + bias + skip.
+
+    Formula
+        flops = 2 per element of X
+    Source
+        ONNX Runtime contrib operators, BiasAdd.
+    """
     return OpCost(0, 2 * call.input(0).elements)
 
 
@@ -176,7 +188,13 @@ def ordered_layer_normalization_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QOrderedLayerNormalization", domain=MICROSOFT)
 def ordered_layer_normalization_cost(call: OpCall) -> OpCost:
-    """LayerNormalization between a dequantization of X and a quantization of Y."""
+    """LayerNormalization between a dequantization of X and a quantization of Y.
+
+    Formula
+        per row of n: 6n + 2, plus n if B is given, plus 2n; transcendentals 1
+    Source
+        ONNX Runtime contrib operators, QOrderedLayerNormalization.
+    """
     rows, each = per_row(call)
     return standardized(rows, each, bias=call.has(3)) + OpCost(0, 2 * rows * each)
 

@@ -117,7 +117,14 @@ def nhwc_conv_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("NhwcConv", domain=MICROSOFT)
 def nhwc_conv_cost(call: OpCall) -> OpCost:
-    """As Conv, with W [M, *K, C/group]: macs = N · M · prod(O) · (C/group) · prod(K)."""
+    """As Conv, channels last, with W [M, *K, C/group].
+
+    Formula
+        macs = N · M · prod(O) · (C/group) · prod(K)
+        flops = 2 · macs, plus one addition per element of Y if B is given
+    Source
+        ONNX Runtime contrib operators, NhwcConv.
+    """
     return conv_cost(call)
 
 

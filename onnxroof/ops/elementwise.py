@@ -160,7 +160,7 @@ def variadic_cost(call: OpCall) -> OpCost:
 
 @cost_rule("Cast", "CastLike")
 def cast_cost(call: OpCall) -> OpCost:
-    """A change of type: the tensor in, the tensor out, no arithmetic."""
+    """Free of arithmetic: a change of type."""
     call.output()
     return FREE
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, lower, upper
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import FREE, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import OpCost, TensorInfo, Undetermined, no_work
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def repeat_block_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("NGramRepeatBlock", domain=MICROSOFT, free="compares token ids and overwrites scores")
-cost_rule("NGramRepeatBlock", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("NGramRepeatBlock", domain=MICROSOFT)(no_work)
 
 
 @shape_rule("BifurcationDetector", domain=MICROSOFT)
@@ -94,7 +94,7 @@ def bifurcation_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("BifurcationDetector", domain=MICROSOFT, data_dependent=True, free="compares token ids")
-cost_rule("BifurcationDetector", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("BifurcationDetector", domain=MICROSOFT)(no_work)
 
 
 # -- hashes of n-grams ------------------------------------------------------------------------

@@ -138,14 +138,18 @@ def one_hot_shape(call: OpCall) -> Sequence[TensorInfo]:
 @cost_rule("ConstantOfShape", "OneHot", "Range")
 @cost_rule("Range", domain=MICROSOFT)
 def filled_cost(call: OpCall) -> OpCost:
-    """Sizes or indices in, the tensor out, no arithmetic on data."""
+    """Free of arithmetic on data: sizes or indices in, the tensor out."""
     call.output()
     return FREE
 
 
 @cost_rule("EyeLike")
 def eye_like_cost(call: OpCall) -> OpCost:
-    """Only the input's shape is used; the matrix is written."""
+    """Free of arithmetic: ones and zeros are written.
+
+    Traffic
+        of the input only its shape is used: nothing is read
+    """
     call.output()
     return OpCost(reads={0: 0})
 
@@ -199,6 +203,8 @@ def random_like_cost(call: OpCall) -> OpCost:
 
     Formula
         flops = elements of the output
+    Traffic
+        of the input only its shape is used: nothing is read
     Convention
         One operation per number, whatever the generator does.
     Source

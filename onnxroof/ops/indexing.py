@@ -35,10 +35,12 @@ declare("TensorScatter", free="copies the update into the cache; no arithmetic")
 def gather_cost(call: OpCall) -> OpCost:
     """Free of arithmetic.
 
-    Formula
-        bytes read of the data = bytes of the output, at most those of the data
+    Traffic
+        of the data as many bytes as the output has, at most the whole; the indices
     Convention
         A row taken twice is read twice, as long as that is less than the whole table.
+    Source
+        ONNX operator reference, Gather, GatherElements, GatherND.
     """
     data, taken = call.input(0).nbytes, call.output().nbytes
     return FREE if data is None or taken is None else OpCost(reads={0: smallest(data, taken)})
@@ -197,8 +199,10 @@ def scatter_cost(call: OpCall) -> OpCost:
     """Updates put at indices, in place.
 
     Formula
-        bytes written = bytes of the updates; the data is not copied
-        flops = 1 per update element when `reduction` is not "none", which reads them too
+        flops = 1 per element of the updates when `reduction` is not "none", else 0
+    Traffic
+        updates and indices are read, and as many bytes as the updates have written; with a
+        reduction as many read of the data; the rest of the data is not copied
     Convention
         Data that is a constant must be copied first: it is read and written whole.
     Source
@@ -210,7 +214,12 @@ def scatter_cost(call: OpCall) -> OpCost:
 
 @cost_rule("TensorScatter")
 def tensor_scatter_cost(call: OpCall) -> OpCost:
-    """A cache update in place: the update is read and written, the rest of the cache rests."""
+    """Free of arithmetic: a cache update in place.
+
+    Traffic
+        the update is read, and as many bytes of the cache are written; a constant cache is copied
+        first: read and written whole
+    """
     return _in_place(call, call.input(1), reduces=False)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from onnxroof.bounded import largest, upper
 from onnxroof.graph.types import DType
 from onnxroof.ops.attention import required_attribute, split_heads
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, no_work
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def linear_attention_cost(call: OpCall) -> OpCost:
         flops = 2 · macs + B·T·Hq·e (scale)
         + elements of decay (exponentials) + B·T·Hkv·d·e (decay), for gated rules
         + 2 · B·T·Hkv·e, for delta rules
+    Traffic
+        of a windowed past state one slot is read
     Convention
         The recurrence of the text, whatever chunk_size says. Where Hkv exceeds Hq there is one
         output per key head. Of a windowed past state one slot is read.
@@ -240,6 +242,8 @@ def delta_replay_cost(call: OpCall) -> OpCost:
 
     Formula
         metadata names Hv, Dv, Dk and the kept count n: macs = n · Hv·Dv·Dk, flops = 3 · macs
+    Traffic
+        the state is read and written once; captured updates as they are
     Source
         ONNX Runtime contrib operators, GatedDeltaNetStateReplay.
     """
@@ -252,7 +256,11 @@ def delta_replay_cost(call: OpCall) -> OpCost:
 
 @cost_rule("ConvStateReplay", domain=MICROSOFT)
 def conv_replay_cost(call: OpCall) -> OpCost:
-    """Copies batch · channels · history elements of the captured inputs and the old state."""
+    """Free of arithmetic: a state is copied.
+
+    Traffic
+        batch · channels · history elements, in and out, of the captured inputs and the old state
+    """
     metadata = call.ints(3, "the geometry of the state")
     dtype = call.input(0).dtype
     width = dtype.nbytes(1) or 0 if dtype is not None else 0
@@ -351,4 +359,4 @@ def prefix_commit_shape(call: OpCall) -> Sequence[TensorInfo]:
 declare(
     "SpeculativePrefixCommit", domain=MICROSOFT, free="compares token ids and moves a few words"
 )
-cost_rule("SpeculativePrefixCommit", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("SpeculativePrefixCommit", domain=MICROSOFT)(no_work)

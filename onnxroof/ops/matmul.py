@@ -187,7 +187,15 @@ def gemm_fast_gelu_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("GemmFastGelu", domain=MICROSOFT)
 def gemm_fast_gelu_cost(call: OpCall) -> OpCost:
-    """MACs as MatMul; flops = 2 · macs, plus one per element of Y for bias and for Gelu."""
+    """MatMul, then a bias and Gelu.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus one per element of Y for bias if given and one for Gelu
+        transcendentals = elements of Y
+    Source
+        ONNX Runtime contrib operators, GemmFastGelu.
+    """
     y = call.output().elements
     macs = y * call.shape(0)[-1]
     return OpCost(macs, 2 * macs + (y if call.has(2) else 0)) + activation_cost("Gelu", y)
@@ -203,7 +211,14 @@ def gemm_float8_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("GemmFloat8", domain=MICROSOFT)
 def gemm_float8_cost(call: OpCall) -> OpCost:
-    """As Gemm; the scales of 8-bit floats are folded into alpha: M · N products if any is given."""
+    """As Gemm, on 8-bit floats with scales.
+
+    Formula
+        macs = M · K · N
+        flops as Gemm, plus M · N where a scale is given and alpha is 1: scales fold into alpha
+    Source
+        ONNX Runtime contrib operators, GemmFloat8.
+    """
     cost = gemm_cost(call)
     y = call.output().elements
     scaled = any(call.has(position) for position in (3, 4, 5)) and not _scaled(call, "alpha", y)

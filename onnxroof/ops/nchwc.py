@@ -64,7 +64,7 @@ def reorder_output_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("ReorderInput", "ReorderOutput", domain=NCHWC)
 def reorder_cost(call: OpCall) -> OpCost:  # noqa: ARG001 - the signature of a rule
-    """A change of layout: every element is read and written, none computed."""
+    """Free of arithmetic: a change of memory layout."""
     return OpCost()
 
 

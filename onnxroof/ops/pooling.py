@@ -108,7 +108,18 @@ def max_pool_cost(call: OpCall) -> OpCost:
 @cost_rule("AveragePool")
 @cost_rule("AveragePool", domain=INTERNAL_NHWC)
 def average_pool_cost(call: OpCall) -> OpCost:
-    """Mean over a window: flops = elements of Y · prod(K) (additions and one division)."""
+    """Mean over a window.
+
+    Shapes
+        X [N, C, *D]    Y [N, C, *O]
+    Formula
+        flops = elements of Y · prod(K): prod(K) − 1 additions and one division each, plus the fused
+        activation of the com.ms.internal.nhwc form, one per element of Y
+    Convention
+        Windows are charged whole, on the padding too, whatever count_include_pad says.
+    Source
+        ONNX operator reference, AveragePool.
+    """
     return OpCost(0, call.output().elements * math.prod(_kernel(call))) + fused_activation(call)
 
 
@@ -137,14 +148,30 @@ def global_pool_shape(call: OpCall) -> Sequence[TensorInfo]:
 @cost_rule("GlobalAveragePool")
 @cost_rule("GlobalAveragePool", domain=INTERNAL_NHWC)
 def global_average_cost(call: OpCall) -> OpCost:
-    """Mean of each channel's map: flops = elements of X (additions and one division)."""
+    """Mean of each channel's map.
+
+    Shapes
+        X [N, C, *D]    Y [N, C, 1, …]
+    Formula
+        flops = elements of X: prod(D) − 1 additions and one division per channel
+    Source
+        ONNX operator reference, GlobalAveragePool.
+    """
     return OpCost(0, call.input(0).elements)
 
 
 @cost_rule("GlobalMaxPool")
 @cost_rule("GlobalMaxPool", domain=INTERNAL_NHWC)
 def global_max_cost(call: OpCall) -> OpCost:
-    """Maximum of each channel's map: flops = elements of X less elements of Y."""
+    """Maximum of each channel's map.
+
+    Shapes
+        X [N, C, *D]    Y [N, C, 1, …]
+    Formula
+        flops = elements of X − elements of Y: prod(D) − 1 comparisons per channel
+    Source
+        ONNX operator reference, GlobalMaxPool.
+    """
     x = call.input(0).elements
     return OpCost(0, x - call.output().elements if x else 0)
 
@@ -152,7 +179,13 @@ def global_max_cost(call: OpCall) -> OpCost:
 @cost_rule("GlobalLpPool")
 @cost_rule("GlobalLpPool", domain=INTERNAL_NHWC)
 def global_lp_cost(call: OpCall) -> OpCost:
-    """Lp norm of each channel's map, charged as LpPool with K = prod(D)."""
+    """Lp norm of each channel's map.
+
+    Formula
+        flops and transcendentals as LpPool with K = prod(D)
+    Source
+        ONNX operator reference, GlobalLpPool.
+    """
     _, _, spatial = split_channels(call, call.shape(0))
     return _norm_cost(_exponent(call), call.output().elements, math.prod(spatial))
 
@@ -182,7 +215,7 @@ def max_unpool_shape(call: OpCall) -> Sequence[TensorInfo]:
 @cost_rule("MaxUnpool")
 @cost_rule("MaxUnpool", domain=INTERNAL_NHWC)
 def max_unpool_cost(call: OpCall) -> OpCost:  # noqa: ARG001 - the signature of a rule
-    """Values are put where the indices say and zeros elsewhere: no arithmetic."""
+    """Free of arithmetic: values are put where the indices say, zeros elsewhere."""
     return OpCost()
 
 
@@ -260,7 +293,13 @@ def qlinear_average_pool_shape(call: OpCall) -> Sequence[TensorInfo]:
 @cost_rule("QLinearAveragePool", domain=MICROSOFT)
 @cost_rule("QLinearAveragePool", domain=INTERNAL_NHWC)
 def qlinear_average_pool_cost(call: OpCall) -> OpCost:
-    """AveragePool between a dequantization of X and a quantization of Y, one per element each."""
+    """AveragePool between a dequantization of X and a quantization of Y.
+
+    Formula
+        flops = elements of X + elements of Y · prod(K) + elements of Y
+    Source
+        ONNX Runtime contrib operators, QLinearAveragePool.
+    """
     x, y = call.input(0).elements, call.output().elements
     return OpCost(0, x + y * math.prod(_kernel(call)) + y)
 
@@ -273,7 +312,13 @@ def qlinear_global_average_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QLinearGlobalAveragePool", domain=MICROSOFT)
 def qlinear_global_average_cost(call: OpCall) -> OpCost:
-    """GlobalAveragePool between a dequantization of X and a quantization of Y."""
+    """GlobalAveragePool between a dequantization of X and a quantization of Y.
+
+    Formula
+        flops = 2 · elements of X + elements of Y
+    Source
+        ONNX Runtime contrib operators, QLinearGlobalAveragePool.
+    """
     x, y = call.input(0).elements, call.output().elements
     return OpCost(0, 2 * x + y)
 

@@ -53,8 +53,8 @@ def rotary_cost(call: OpCall) -> OpCost:
         X [B, H, S, d] or [B, S, H·d]    cos, sin [positions, r/2] or [B, S, r/2]    Y like X
     Formula
         flops = 3 · B · S · H · r, with r rotated channels of d
-    Convention
-        With position_ids, the B · S rows they name are read of the tables, at most all.
+    Traffic
+        with position_ids, of the tables the rows of B · S positions, at most all
     Source
         ONNX operator reference, RotaryEmbedding.
     """
@@ -79,6 +79,8 @@ def rotary_contrib_cost(call: OpCall) -> OpCost:
         input [B, H, S, d] or [B, S, H·d]    position_ids    cos, sin [positions, r/2]
     Formula
         flops = 3 · B · S · H · r
+    Traffic
+        of the tables the rows of B · S positions (S when one offset serves all), at most all
     Convention
         r is twice the width of the tables; without num_heads a head is r wide. Of the tables the
         rows of B · S positions are read (S when one offset serves all), at most all.
@@ -145,7 +147,7 @@ declare(
 
 @cost_rule("RelativePositionBias", domain=MICROSOFT)
 def relative_bias_cost(call: OpCall) -> OpCost:
-    """No arithmetic on values: each output element is looked up in the bias table."""
+    """Free of arithmetic on values: each output element is looked up in the bias table."""
     call.output()
     return FREE
 

@@ -189,7 +189,8 @@ def gru_cost(call: OpCall) -> OpCost:
     Shapes
         X [T, B, I]    W [D, 3·H, I]    R [D, 3·H, H]    B [D, 6·H]    Y [T, D, B, H]
     Formula
-        Per cell: macs = 3·H · (I + H)
+        Per cell, of which there are D · T · B:
+        macs = 3·H · (I + H)
         flops = 2 · macs + 6·H (biases) + 3·H (clip, if given) + 3·H (activations)
         + H (reset) + 4·H (h = (1 − z)·ĥ + z·h)
     Convention
@@ -331,9 +332,11 @@ def word_embedding_cost(call: OpCall) -> OpCost:
     Formula
         With P = L − K + 1 positions a word: macs = words · P · M · K · E
         flops = 2 · macs + words · M · (2·P (bias, tanh) + P − 1 (maximum))
+    Traffic
+        of C the rows looked up, at most all
     Convention
         Words are charged at their padded length L. The kernel (tanh, maximum over positions) is
-        that of ONNX Runtime. Of C the rows looked up are read, at most all.
+        that of ONNX Runtime.
     Source
         ONNX Runtime contrib operators, WordConvEmbedding.
     """

@@ -177,7 +177,8 @@ def resize_cost(call: OpCall) -> OpCost:
         flops = elements of Y · (2 · t^d − 1), d the axes that change, t the points per axis:
         linear 2, cubic 4; nearest 0
         antialias, when shrinking: t = ⌈2 · D / O⌉ (linear), ⌈4 · D / O⌉ (cubic) of that axis
-        nearest reads at most as many elements as it writes
+    Traffic
+        nearest: of the data at most as many bytes as the output has; other modes: default
     Convention
         The weighted sum over all d axes at once; positions and weights are not charged.
     Source
@@ -336,5 +337,5 @@ def image_decoder_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("ImageDecoder")
 def image_decoder_cost(call: OpCall) -> OpCost:
-    """Depends on the format and content of the image."""
+    """Unknown: the work of decoding depends on the format and content of the image."""
     raise Undetermined(f"{call.op_type}: the work of decoding depends on the image")

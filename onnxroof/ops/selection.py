@@ -118,7 +118,11 @@ def compress_value(call: OpCall) -> Sequence[Value | None]:
 
 @cost_rule("Compress")
 def compress_cost(call: OpCall) -> OpCost:
-    """Free of arithmetic: the condition and the slices kept are read."""
+    """Free of arithmetic: the condition and the slices kept are read.
+
+    Traffic
+        of the data as many bytes as the output has; the condition
+    """
     kept, condition = call.output().nbytes, call.input(1).nbytes
     if kept is None or condition is None:
         return FREE
@@ -360,6 +364,12 @@ def _cost_matrix(call: OpCall) -> tuple[int, int]:
 
 @cost_rule("DynamicTimeWarping", domain=MICROSOFT)
 def time_warping_cost(call: OpCall) -> OpCost:
-    """The cheapest path by dynamic programming: 2 comparisons and 1 addition per cell."""
+    """The cheapest path through an M × N matrix by dynamic programming.
+
+    Formula
+        flops = 3 · M · N: 2 comparisons and 1 addition per cell
+    Source
+        ONNX Runtime contrib operators, DynamicTimeWarping.
+    """
     rows, columns = _cost_matrix(call)
     return OpCost(flops=3 * rows * columns)

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxroof.bounded import BoundedInt, interval, is_exact, lower, upper
 from onnxroof.graph.types import DTYPE_BY_CODE, DType, ValueType
-from onnxroof.ops.call import FREE, Impossible, TensorInfo, Undetermined, no_traffic
+from onnxroof.ops.call import Impossible, TensorInfo, Undetermined, no_traffic, no_work
 from onnxroof.ops.geometry import ceil_div, normalize_axis
 from onnxroof.ops.registry import cost_rule, declare, shape_rule, value_rule
 
@@ -218,7 +218,7 @@ def _chunks(piece: Callable[[int], TensorInfo], size: int, chunk: int) -> Tensor
 
 
 declare("SplitToSequence", control=(1,), free="copies the pieces, no arithmetic")
-cost_rule("SplitToSequence")(lambda _: FREE)
+cost_rule("SplitToSequence")(no_work)
 
 
 @shape_rule("ConcatFromSequence")
@@ -245,7 +245,7 @@ def concat_from_sequence_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("ConcatFromSequence", free="copies the elements, no arithmetic")
-cost_rule("ConcatFromSequence")(lambda _: FREE)
+cost_rule("ConcatFromSequence")(no_work)
 
 
 # -- optionals --------------------------------------------------------------------------------

@@ -177,8 +177,10 @@ def irfft_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("Irfft", domain=MICROSOFT)
 def irfft_cost(call: OpCall) -> OpCost:
-    """As Rfft in the other direction, and one division per element.
+    """Transform back to real rows of n.
 
+    Formula
+        flops as Rfft for the rows of the output, plus one division per element of Y
     Source
         ONNX Runtime contrib operators, Irfft; operation count by Cooley and Tukey.
     """

@@ -40,7 +40,11 @@ cost_rule("Pad", domain=MICROSOFT)(cut_cost)
 
 @cost_rule("Slice", "DynamicSlice", "Crop")
 def part_cost(call: OpCall) -> OpCost:
-    """Free of arithmetic; only the part that is kept is read."""
+    """Free of arithmetic; only the part that is kept is read.
+
+    Traffic
+        of the data as many bytes as the output has
+    """
     kept = call.output().nbytes
     return FREE if kept is None else OpCost(reads={0: kept})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import BoundedInt
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, Undetermined, no_work
 from onnxroof.ops.geometry import broadcast
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
 
@@ -59,7 +59,7 @@ def string_normalizer_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 declare("StringConcat", "RegexFullMatch", free=_TEXT)
 declare("StringSplit", "StringNormalizer", free=_TEXT, data_dependent=True)
-cost_rule("StringConcat", "RegexFullMatch", "StringSplit", "StringNormalizer")(lambda _: FREE)
+cost_rule("StringConcat", "RegexFullMatch", "StringSplit", "StringNormalizer")(no_work)
 
 
 @shape_rule("TfIdfVectorizer")
@@ -108,9 +108,15 @@ def murmur_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("MurmurHash3", domain=MICROSOFT)
 def murmur_cost(call: OpCall) -> OpCost:
-    """One operation per element, as for every elementwise operator however it is implemented."""
+    """One operation per element, as for every elementwise operator however it is implemented.
+
+    Formula
+        flops = elements of the output
+    Source
+        ONNX Runtime contrib operators, MurmurHash3.
+    """
     return OpCost(0, call.output().elements)
 
 
 declare("Tokenizer", domain=MICROSOFT, free=_TEXT)
-cost_rule("Tokenizer", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("Tokenizer", domain=MICROSOFT)(no_work)

@@ -179,6 +179,6 @@ def gradient_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("Gradient", domain=PREVIEW)
 def gradient_cost(call: OpCall) -> OpCost:
-    """Not known: the work depends on how a runtime differentiates the graph between xs and y."""
+    """Unknown: the work depends on how a runtime differentiates the graph between xs and y."""
     names = call.attributes.get("y", "")
     raise Undetermined(f"how a runtime differentiates the graph up to {names!r:.60}")

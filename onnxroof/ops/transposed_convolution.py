@@ -124,7 +124,14 @@ def conv_transpose_dynamic_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("ConvTransposeWithDynamicPads", domain=MICROSOFT)
 def conv_transpose_dynamic_cost(call: OpCall) -> OpCost:
-    """As ConvTranspose: macs = N · C · prod(D) · (M/group) · prod(K)."""
+    """As ConvTranspose, with the pads as an input.
+
+    Formula
+        macs = N · C · prod(D) · (M/group) · prod(K)
+        flops = 2 · macs, plus one addition per element of Y if B is given
+    Source
+        ONNX Runtime contrib operators, ConvTransposeWithDynamicPads.
+    """
     macs = call.input(0).elements * math.prod(call.shape(1)[1:])
     return OpCost(macs, 2 * macs + (call.output().elements if call.has(3) else 0))
 
@@ -137,7 +144,15 @@ def qlinear_conv_transpose_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QLinearConvTranspose", domain=INTERNAL_NHWC)
 def qlinear_conv_transpose_cost(call: OpCall) -> OpCost:
-    """MACs as ConvTranspose; other operations as QLinearConv."""
+    """Transposed convolution of 8-bit integers, requantized.
+
+    Formula
+        macs = N · C · prod(D) · (M/group) · prod(K)
+        flops = 2 · macs, plus one subtraction per element of x if it has a zero point, plus one per
+        element of y for the requantization and one for B if given
+    Source
+        ONNX Runtime, the operators of domain com.ms.internal.nhwc.
+    """
     x, y = call.input(0).elements, call.output().elements
     macs = x * math.prod(call.shape(3)[1:])
     flops = 2 * macs + (x if call.has(2) else 0) + y + (y if call.has(8) else 0)

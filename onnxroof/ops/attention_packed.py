@@ -17,7 +17,7 @@ from onnxroof.ops.attention import (
     required_attribute,
     split_heads,
 )
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, no_work
 from onnxroof.ops.geometry import ceil_div
 from onnxroof.ops.position import ROTATION_FLOPS, table_bytes
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
@@ -157,7 +157,11 @@ def remove_padding_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("RemovePadding", domain=MICROSOFT)
 def remove_padding_cost(call: OpCall) -> OpCost:
-    """Copies the real tokens, which are all it reads."""
+    """Free of arithmetic: the real tokens are copied.
+
+    Traffic
+        of the input as many bytes as the output has
+    """
     return OpCost(reads={0: call.output().nbytes or 0})
 
 
@@ -171,7 +175,7 @@ def restore_padding_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 
 declare("RestorePadding", domain=MICROSOFT, free="copies tokens and writes zeros between them")
-cost_rule("RestorePadding", domain=MICROSOFT)(lambda _: FREE)
+cost_rule("RestorePadding", domain=MICROSOFT)(no_work)
 
 
 # -- PagedAttention ---------------------------------------------------------------------------
@@ -204,6 +208,9 @@ def paged_attention_cost(call: OpCall) -> OpCost:
     Formula
         macs = N · pairs · (d + e), pairs = Σ new length · (past + new length)
         flops = 2 · macs + scale, soft cap, softmax + 3 · r · T · (N + Nkv) if do_rotary
+    Traffic
+        of the caches at most the blocks that block_table reaches; the new tokens' rows are
+        written; of the rotary tables one row a token
     Convention
         Exact when cumulative and past lengths are constants; else every token sees at most blocks
         per sequence · block size keys and at least itself. Caches are read as far as block_table
@@ -287,6 +294,8 @@ def sparse_attention_cost(call: OpCall) -> OpCost:
         query [B, S, N·d] or packed    caches [B, Nkv, C, d]    block columns [layouts, blocks]
     Formula
         macs = B · N · pairs · 2·d
+    Traffic
+        of the caches at most the past rows; the new rows are written
     Convention
         pairs, queries times the keys they see: at most all blocks listed · block size² and at most
         S · T (T = total_sequence_length, or the cache's capacity while that is not known); at
@@ -349,7 +358,15 @@ def longformer_cost(call: OpCall) -> OpCost:
 
 @cost_rule("QOrderedLongformerAttention", domain=MICROSOFT)
 def ordered_longformer_cost(call: OpCall) -> OpCost:
-    """LongformerAttention on 8-bit integers; one rescaling product per projected element more."""
+    """LongformerAttention on 8-bit integers.
+
+    Formula
+        macs as LongformerAttention
+        flops as LongformerAttention, plus one product (rescaling) per element of Q, K, V and of the
+        output
+    Source
+        ONNX Runtime contrib operators, QOrderedLongformerAttention.
+    """
     cost = _longformer(call, flags=12)
     rescaled = 3 * call.input(0).elements + call.output().elements
     return replace(cost, flops=cost.flops + rescaled, compute_dtype=call.input(0).dtype)
@@ -361,7 +378,9 @@ def _longformer(call: OpCall, flags: int) -> OpCost:
     head = split_heads(width, number, "the input")
     tokens = batch * sequence
     marks = call.value(flags)
-    chosen = BoundedInt(upper(tokens)) if marks is None else sum(1 for mark in marks.ravel().tolist() if mark > 0)
+    chosen: int = BoundedInt(upper(tokens))
+    if marks is not None:
+        chosen = sum(1 for mark in marks.ravel().tolist() if mark > 0)
     window = smallest(2 * required_attribute(call, "window") + 1, sequence)
     local = projection_work(tokens, width, 3 * width, bias=True)
     chosen_query = projection_work(chosen, width, width, bias=True)

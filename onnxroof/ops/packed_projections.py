@@ -144,7 +144,14 @@ def ordered_matmul_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QOrderedMatMul", domain=MICROSOFT)
 def ordered_matmul_cost(call: OpCall) -> OpCost:
-    """As MatMul, plus one per element of Y for the requantization, for bias and for C."""
+    """Matrix product of 8-bit integers in column order.
+
+    Formula
+        macs = elements of Y · K
+        flops = 2 · macs, plus one per element of Y each for the requantization, for bias and for C
+    Source
+        ONNX Runtime contrib operators, QOrderedMatMul.
+    """
     y = call.output().elements
     macs = y * call.shape(0)[-1]
     extra = y * (1 + call.has(5) + call.has(6))

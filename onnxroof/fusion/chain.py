@@ -172,13 +172,14 @@ class Chain:
         names = group.inputs or anchor.node.inputs
         pending = [graph.source.get(name, name) for name in names if name]
         inside = set(group.nodes)
+        used: set[str] = set()
         while pending:
             tensor = pending.pop()
             maker = graph.producer.get(tensor)
             if maker is None or maker in inside or grouping.last(maker) != maker:
                 continue
             step = self._before(grouping, anchor, tensor, maker)
-            if step is None:
+            if step is None or step.what in used:
                 continue
             shared = tensor in graph.exits or not inside.issuperset(graph.readers[tensor])
             if shared:
@@ -186,6 +187,8 @@ class Chain:
                     grouping.miss((maker, group.anchor), self.name, grouping.why_shared(tensor))
                 continue
             _absorb(grouping, group, maker, step)
+            if not step.repeats:
+                used.add(step.what)
             inside.update(grouping.members(maker))
             names = grouping.node(maker).node.inputs
             pending.extend([graph.source.get(name, name) for name in names if name])

@@ -102,7 +102,12 @@ def find_integer_nodes(graph: LiveGraph) -> None:
     if not quantizers:
         return
     dequantized = {graph.nodes[i].node.outputs[0]: i for i in quantizers}
-    candidates = {i for i in graph.live if _is_integer(graph, i, dequantized)}
+    _cancel_requantization(graph, dequantized)
+    candidates = {
+        i
+        for i in graph.live
+        if i not in graph.dropped and _is_integer(graph, i, dequantized)
+    }
     blocked = True
     while blocked:
         blocked = False
@@ -113,11 +118,37 @@ def find_integer_nodes(graph: LiveGraph) -> None:
                 blocked = True
     for tensor, index in dequantized.items():
         readers = graph.readers.get(tensor)
-        if readers and candidates.issuperset(readers):
+        if not readers and tensor not in graph.exits:
+            graph.drop(index, "nobody needs its result any more", ())
+        elif readers and candidates.issuperset(readers):
             node = graph.nodes[index].node
             graph.drop(index, "its readers compute on the quantized values", node.inputs[:1])
     graph.integer = candidates
     graph.note_dequantized()
+
+
+def _cancel_requantization(graph: LiveGraph, dequantized: dict[str, int]) -> None:
+    """A tensor quantized again exactly as it was stored stays as it is, whatever its shape."""
+    for index in graph.live:
+        node = graph.nodes[index].node
+        if node.op_type != "QuantizeLinear":
+            continue
+        maker = dequantized.get(graph.source.get(node.inputs[0], node.inputs[0]))
+        if maker is not None and _scheme(graph, maker) == _scheme(graph, index):
+            graph.drop(index, "quantizes what was stored so", graph.nodes[maker].node.inputs[:1])
+
+
+def _scheme(graph: LiveGraph, index: int) -> tuple[object, ...]:
+    """Scale, zero point and attributes of a QuantizeLinear or DequantizeLinear."""
+    node = graph.nodes[index].node
+    known = [graph.tensors[name] for name in node.inputs[1:] if name]
+    return (
+        node.attributes,
+        *(
+            info.value_key if info.value is not None else name
+            for info, name in zip(known, node.inputs[1:], strict=False)
+        ),
+    )
 
 
 def _is_integer(graph: LiveGraph, index: int, dequantized: dict[str, int]) -> bool:

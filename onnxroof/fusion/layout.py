@@ -13,19 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxroof.cost import NodeCost
+    from onnxroof.fusion.runtimes import Runtime
     from onnxroof.graph.types import Node
     from onnxroof.ops.call import OpCall, Shape, TensorInfo
 
 
-def view_reason(
-    node: NodeCost, tensors: Mapping[str, TensorInfo], *, contiguous: bool
-) -> str:
+def view_reason(node: NodeCost, tensors: Mapping[str, TensorInfo], runtime: Runtime) -> str:
     """Why the node launches nothing, or "" when it does.
 
     Args:
         node: The node.
         tensors: What is known of each tensor.
-        contiguous: Whether the runtime passes a contiguous part of a buffer on as a view.
+        runtime: Says which views it passes on.
     """
     operator = node.call.operator
     if operator is not None and operator.view:
@@ -36,9 +35,9 @@ def view_reason(
     check = _DOES_NOTHING.get(op_type)
     if check is not None and check(node.call):
         return "does nothing: output equals input"
-    if op_type == "Transpose" and _keeps_order(node.call):
+    if op_type == "Transpose" and _keeps_order(node.call, unit=runtime.copies_unit_transposes):
         return "view: only axes of size 1 move"
-    if contiguous and op_type in _PARTS and _is_one_piece(node.call):
+    if runtime.contiguous_views and op_type in _PARTS and _is_one_piece(node.call):
         return "view: a contiguous part of its input"
     return ""
 
@@ -85,15 +84,15 @@ _DOES_NOTHING: Mapping[str, Callable[[OpCall], bool]] = {
 }
 
 
-def _keeps_order(call: OpCall) -> bool:
-    """Whether the axes that are longer than 1 stay in order."""
+def _keeps_order(call: OpCall, *, unit: bool) -> bool:
+    """Whether the axes (those longer than 1, unless `unit`) stay in order."""
     if not call.inputs or call.inputs[0] is None or call.inputs[0].shape is None:
         return False
     shape = call.inputs[0].shape
     order = call.attributes.get("perm", tuple(range(len(shape) - 1, -1, -1)))
     if not isinstance(order, tuple) or len(order) != len(shape):
         return False
-    kept = [int(axis) for axis in order if isinstance(axis, int) and shape[axis] != 1]
+    kept = [int(axis) for axis in order if isinstance(axis, int) and (unit or shape[axis] != 1)]
     return kept == sorted(kept)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxroof.cost import GraphCost, NodeCost
+    from onnxroof.fusion.runtimes import Runtime
     from onnxroof.ops.call import TensorInfo, Value
 
 METADATA = frozenset({"Shape", "Size", "SequenceLength"})
@@ -27,6 +28,7 @@ class LiveGraph:
     """Which nodes launch work, and how tensors connect them.
 
     Attributes:
+        runtime: Whose views it follows.
         nodes: Every node of the graph with its cost, by index.
         live: Indices of the nodes that launch work, in execution order.
         removed: The other nodes, each with its reason.
@@ -43,11 +45,12 @@ class LiveGraph:
 
     __slots__ = (
         "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes", "parts",
-        "producer", "readers", "removed", "source", "tensors",
+        "producer", "readers", "removed", "runtime", "source", "tensors",
     )  # fmt: skip
 
-    def __init__(self, cost: GraphCost, *, contiguous_views: bool = False) -> None:
+    def __init__(self, cost: GraphCost, runtime: Runtime) -> None:
         graph = cost.shaped.graph
+        self.runtime = runtime
         self.nodes = cost.nodes
         self.tensors = cost.shaped.tensors
         self.source: dict[str, str] = {}
@@ -68,16 +71,16 @@ class LiveGraph:
             elif node.node.op_type in METADATA:
                 self._remove(node, "answered from metadata")
             else:
-                self._place(index, node, contiguous_views=contiguous_views)
+                self._place(index, node)
         self.exits = {self.source.get(name, name) for name in graph.outputs}
 
     def _remove(self, node: NodeCost, reason: str) -> None:
         self.removed.append(RemovedNode(node.node.index, node.name, node.op_type, reason))
 
-    def _place(self, index: int, node: NodeCost, *, contiguous_views: bool) -> None:
+    def _place(self, index: int, node: NodeCost) -> None:
         """Make the node a view of its input's bytes, or live with its edges noted."""
         source, onnx_node = self.source, node.node
-        reason = view_reason(node, self.tensors, contiguous=contiguous_views)
+        reason = view_reason(node, self.tensors, self.runtime)
         if reason:
             self._remove(node, reason)
             origin = onnx_node.inputs[0]

@@ -46,7 +46,7 @@ def plan_kernels(cost: GraphCost, runtime: str = "onnxruntime") -> KernelPlan:
 
 def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
     """The same for a fusion set of the caller's own."""
-    graph = LiveGraph(cost, contiguous_views=runtime.contiguous_views)
+    graph = LiveGraph(cost, runtime)
     clean_up(graph, runtime)
     grouping = Grouping(graph, runtime)
     rules = all_rules()

@@ -23,6 +23,7 @@ class Runtime:
             clean-ups it has besides dead code and constants.
         contiguous_views: A contiguous part of a buffer (Slice, Split) is passed on as a view.
         strided_views: Readers that accept strides take a Transpose, Slice or Expand as a view.
+        copies_unit_transposes: A Transpose that moves only axes of size 1 is copied all the same.
         concat_in_place: Producers write their part of a Concat's result directly.
     """
 
@@ -33,6 +34,7 @@ class Runtime:
     contiguous_views: bool = False
     strided_views: bool = False
     concat_in_place: bool = False
+    copies_unit_transposes: bool = False
 
 
 CSE, QDQ, TRANSPOSES = "common-subexpressions", "qdq", "transpose-pairs"
@@ -59,12 +61,13 @@ _ALL = (
         name="onnxruntime",
         what="ONNX Runtime's CPU provider at its extended level",
         rules=(
-            "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish", "layer-normalization",
-            "rms-normalization", "skip-layer-normalization", "convolution-activation",
+            "parts-to-split", "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish",
+            "layer-normalization", "rms-normalization", "skip-layer-normalization", "convolution-activation",
             "matmul-scale", "matmul-bias", "gemm-activation", "bias-gelu", "transpose-chain",
             "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
+        copies_unit_transposes=True,
     ),
     Runtime(
         name="tensorrt",
@@ -73,7 +76,8 @@ _ALL = (
         rules=(
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
             "convolution-residual-activation", "matmul-bias-residual-activation",
-            "skip-layer-normalization", "transpose-chain", "pad-pool", "elementwise-broadcast",
+            "skip-layer-normalization", "skip-rms-normalization", "transpose-chain", "pad-pool",
+            "elementwise-broadcast",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
         contiguous_views=True,

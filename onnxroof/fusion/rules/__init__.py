@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from onnxroof.fusion.composite import Composite
     from onnxroof.fusion.elementwise import Elementwise
     from onnxroof.fusion.rules.quantization import IntegerKernels
+    from onnxroof.fusion.rules.siblings import Siblings
 
-    Rule = Chain | Composite | Elementwise | IntegerKernels
+    Rule = Chain | Composite | Elementwise | IntegerKernels | Siblings
 
 
 @cache
@@ -28,9 +29,11 @@ def all_rules() -> Mapping[str, Rule]:
         normalization,
         pointwise,
         quantization,
+        siblings,
     )
 
     families = (
-        quantization, activation, normalization, attention, convolution, matmul, layout, pointwise,
+        quantization, siblings, activation, normalization, attention, convolution, matmul, layout,
+        pointwise,
     )  # fmt: skip
     return {rule.name: rule for family in families for rule in family.RULES}

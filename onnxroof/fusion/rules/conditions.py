@@ -88,11 +88,11 @@ def same_shape_residual(edge: Edge) -> str | None:
 
 
 def sum_of_activations(edge: Edge) -> str | None:
-    """A producer that adds two activations of one shape: a residual connection."""
+    """A producer that adds two tensors of one shape: a residual connection."""
     infos, info = edge.candidate.call.inputs, edge.info()
     if len(infos) != 2 or info is None or info.shape is None:
         return NO_CANDIDATE
-    fits = all(i is not None and not i.constant and i.shape == info.shape for i in infos)
+    fits = all(i is not None and i.shape == info.shape for i in infos)
     return FITS if fits else NO_CANDIDATE
 
 

@@ -20,14 +20,22 @@ if TYPE_CHECKING:
 
 
 def swaps_last_axes(edge: Edge) -> str | None:
-    """A transpose the product can do while it reads: the last two axes change places."""
+    """A transpose the product can do while it reads.
+
+    Either the last two axes change places, or, in a product of two activations, the first axis
+    becomes that of the rows.
+    """
     info = edge.info()
     if info is None or info.shape is None or len(info.shape) < 2:
         return NO_CANDIDATE
     rank = len(info.shape)
     order = edge.candidate.call.attributes.get("perm", tuple(range(rank - 1, -1, -1)))
     swapped = (*range(rank - 2), rank - 1, rank - 2)
-    return FITS if order == swapped else NO_CANDIDATE
+    rows_first = (*range(1, rank - 1), 0, rank - 1)
+    if order == swapped:
+        return FITS
+    batched = not any(i is None or i.constant for i in edge.anchor.call.inputs)
+    return FITS if batched and order == rows_first else NO_CANDIDATE
 
 
 def product_of_matrix(edge: Edge) -> str | None:
@@ -46,8 +54,8 @@ BATCHNORM = Step(
     "BatchNormalization", frozenset({"BatchNormalization"}), product_of_matrix,
     folds="both", notable=True,
 )  # fmt: skip
-SCALED = Step("a scaled operand", frozenset({"Mul", "Div"}), makes_scaled)
-SWAPPED = Step("a transposed operand", frozenset({"Transpose"}), swaps_last_axes)
+SCALED = Step("a scaled operand", frozenset({"Mul", "Div"}), makes_scaled, repeats=True)
+SWAPPED = Step("a transposed operand", frozenset({"Transpose"}), swaps_last_axes, repeats=True)
 
 _WHY = "Bias and activation run on the accumulators before they are stored."
 

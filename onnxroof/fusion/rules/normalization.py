@@ -8,7 +8,7 @@ from onnxroof.fusion.rules.conditions import channel_constant, sum_of_activation
 
 _ROW = "A row's statistics and its elements stay on chip: one read, one write."
 
-_LAYER = frozenset({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"})
+_RESIDUAL = Step("the residual addition", frozenset({"Add"}), sum_of_activations)
 
 RULES = (
     Composite(
@@ -125,9 +125,17 @@ RULES = (
     ),
     Chain(
         name="skip-layer-normalization",
-        anchors=_LAYER,
+        anchors=frozenset({"LayerNormalization"}),
         then=(),
-        before=(Step("the residual addition", frozenset({"Add"}), sum_of_activations),),
+        before=(_RESIDUAL,),
+        why="The residual sum is only read by the normalization, which can add on the way in.",
+        open_after=True,
+    ),
+    Chain(
+        name="skip-rms-normalization",
+        anchors=frozenset({"RMSNormalization", "SimplifiedLayerNormalization"}),
+        then=(),
+        before=(_RESIDUAL,),
         why="The residual sum is only read by the normalization, which can add on the way in.",
         open_after=True,
     ),

@@ -11,11 +11,10 @@ from onnxroof.cost import Coverage, Totals, coverage, total
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import networkx as nx
-
     from onnxroof.cost import GraphCost, NodeCost
     from onnxroof.errors import NodeProblem
     from onnxroof.fusion.plan import KernelPlan
+    from onnxroof.graph.algorithms import Digraph
     from onnxroof.graph.types import Model
     from onnxroof.memory import MemoryPlan
     from onnxroof.ops.call import TensorInfo
@@ -79,7 +78,7 @@ class Analysis:
 
         return as_dict(self)
 
-    def to_networkx(self) -> nx.MultiDiGraph[str]:
+    def to_networkx(self) -> Digraph:
         """The graph with nodes' costs as attributes and tensors on the edges."""
         from onnxroof.graph.algorithms import as_networkx
 

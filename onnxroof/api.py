@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnxroof.graph.load import ModelSource
+    from onnxroof.hardware.profile import PeakKind
 
     Hardware = str | HardwareProfile
 
@@ -37,7 +38,7 @@ _STORED_AS: Mapping[str, Mapping[DType, DType]] = {
 """What `precision` stores floating-point tensors as."""
 
 
-def analyze(
+def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     source: ModelSource,
     hardware: Hardware | Sequence[Hardware] = (),
     *,
@@ -45,7 +46,7 @@ def analyze(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     precision: str = "",
     runtime: str | None = None,
-    peak: str = "vendor",
+    peak: PeakKind = "vendor",
     threads: int | None = None,
     operators: str | os.PathLike[str] | None = None,
     keep_going: bool = False,

@@ -8,7 +8,6 @@ write it) follows from them. Names that nobody uses are an error, with the neare
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -222,8 +221,8 @@ def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
     return TensorInfo(kind.dtype, known if len(known) == len(dims) else None)
 
 
-def _check_size(size: int, where: str) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << MOST_BYTES_LOG2:
+def _check_size(size: object, where: str) -> None:
+    if type(size) is not int or not 0 <= size < 1 << MOST_BYTES_LOG2:
         raise UsageError(f"{where}: a size must be a whole number from 0 on, got {size!r}")
 
 

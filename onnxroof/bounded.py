@@ -79,19 +79,19 @@ class BoundedInt(int):
         return _remainder(other, self)
 
 
-def _divide(numerator: int, divisor: int) -> int:
-    if not isinstance(numerator, int) or not isinstance(divisor, int):
-        return NotImplemented
+def _divide(numerator: object, divisor: object) -> int:
+    if not (isinstance(numerator, int) and isinstance(divisor, int)):
+        return NotImplemented  # type: ignore[no-any-return] - Python's protocol for operators
     if divisor == 1 and is_exact(divisor):
         return numerator
     corners = [a // b for a in ends(numerator) for b in _nonzero_ends(divisor)]
     return interval(min(corners), max(corners))
 
 
-def _remainder(numerator: int, divisor: int) -> int:
+def _remainder(numerator: object, divisor: object) -> int:
     """Between 0 and the divisor, the divisor left out; below 0 for a negative divisor."""
-    if not isinstance(numerator, int) or not isinstance(divisor, int):
-        return NotImplemented
+    if not (isinstance(numerator, int) and isinstance(divisor, int)):
+        return NotImplemented  # type: ignore[no-any-return] - Python's protocol for operators
     divisors = _nonzero_ends(divisor)
     return interval(min(min(divisors) + 1, 0), max(max(divisors) - 1, 0))
 

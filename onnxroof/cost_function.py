@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from onnxroof.analysis import Analysis
     from onnxroof.graph.load import ModelSource
+    from onnxroof.hardware.profile import PeakKind
 
     Number = float | int
 
@@ -63,7 +64,7 @@ class CostFunction:
         input_shapes: Mapping[str, Sequence[int]] | None = None,
         precision: str = "",
         runtime: str | None = None,
-        peak: str = "vendor",
+        peak: PeakKind = "vendor",
         strict: bool = True,
     ) -> None:
         self.hardware = (

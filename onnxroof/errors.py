@@ -71,7 +71,7 @@ class UnboundDimensionError(ShapeError):
         """Take (name of the dimension, flag that binds it) pairs."""
         names = ", ".join(quoted(name) for name, _ in dims)
         flags = " ".join(dict.fromkeys(flag for _, flag in dims))
-        super().__init__(f"free dimensions without a size: {names}; bind them, for example: {flags}")
+        super().__init__(f"free dimensions without a size: {names}; bind them, as in: {flags}")
         self.dims = tuple(dims)
 
 

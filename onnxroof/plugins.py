@@ -120,7 +120,7 @@ def _add(registry: Registry, entry: Value) -> None:
     control = entry.get("control") or []
     if not isinstance(control, list) or not all(type(i) is int for i in control):
         raise UsageError("control must be a list of input positions")
-    registry.set_traits(domain, op_type, source="YAML", control=tuple(control))  # type: ignore[arg-type]
+    registry.set_traits(domain, op_type, source="YAML", control=tuple(control))
     target = registry.entry(domain, op_type)
     if target.shape_rules:
         raise UsageError(f"{domain}.{op_type} is described twice")
@@ -159,12 +159,14 @@ def _expression(value: Value, key: str) -> Expression:
 
 def _names(call: OpCall) -> dict[str, int | tuple[int, ...]]:
     """What an expression may name: input and output shapes, integer attributes."""
-    names: dict[str, int | tuple[int, ...]] = {
-        name: value
-        for name, value in call.attributes.items()
-        if isinstance(value, int)
-        or (isinstance(value, tuple) and all(isinstance(v, int) for v in value))
-    }  # type: ignore[misc]
+    names: dict[str, int | tuple[int, ...]] = {}
+    for name, value in call.attributes.items():
+        if isinstance(value, int):
+            names[name] = value
+        elif isinstance(value, tuple):
+            numbers = tuple(item for item in value if isinstance(item, int))
+            if len(numbers) == len(value):
+                names[name] = numbers
     for letter, infos in (("x", call.inputs), ("y", call.outputs)):
         for position, info in enumerate(infos):
             if info is not None and info.shape is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
     from onnxroof.graph.types import DType
-    from onnxroof.hardware.profile import HardwareProfile, PeakKind
+    from onnxroof.hardware.profile import Engine, HardwareProfile, PeakKind
 
 _COMPUTE_TYPES: Mapping[str, str] = {
     "uint8": "int8", "bool": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64",
@@ -162,16 +162,15 @@ class _Device:
         self.assumptions: dict[str, None] = dict.fromkeys(hardware.bandwidth_assumptions(peak))
         self._rates: dict[tuple[str, str], tuple[float | None, bool]] = {}
 
-    def rate(self, label: str, engine: str) -> float | None:
+    def rate(self, label: str, engine: Engine) -> float | None:
         """Operations per second of a compute type on an engine."""
         return self._lookup(label, engine)[0]
 
-    def _lookup(self, label: str, engine: str) -> tuple[float | None, bool]:
+    def _lookup(self, label: str, engine: Engine) -> tuple[float | None, bool]:
         """(rate, whether it runs on the matrix engine)."""
         key = (label, engine)
         if key not in self._rates:
-            wanted = "matrix" if engine == "matrix" else "vector"
-            found = self.hardware.peak_ops_per_second(label, wanted, self.kind)
+            found = self.hardware.peak_ops_per_second(label, engine, self.kind)
             self.assumptions.update(dict.fromkeys(found.assumptions))
             self._rates[key] = (found.ops_per_second, found.engine == "matrix")
         return self._rates[key]
@@ -227,7 +226,7 @@ class _Device:
         return seconds
 
     def _attainable(self, kernel: Kernel, intensity: float | None) -> float | None:
-        engine = "matrix" if kernel.macs else "vector"
+        engine: Engine = "matrix" if kernel.macs else "vector"
         peak = self.rate(compute_type(kernel.compute_dtype), engine)
         if peak is None or intensity is None:
             return None

@@ -20,7 +20,7 @@ from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.control_flow import GRAPH_RULES, Body
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from onnxroof.graph.types import Constant, DType, Graph, Node
     from onnxroof.ops.call import Value
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 LARGEST_VALUE = 4096
 """Elements of the largest tensor whose value is evaluated."""
+
+MOST_NODES = 4_000_000
+"""Nodes walked, counting a body again for every trip that is followed."""
 
 MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a rule may stumble over in a node that is not what its schema says."""
@@ -112,6 +115,7 @@ class _Walker:
 
     def __init__(self, bindings: Bindings, memo: Memo) -> None:
         self.registry = memo.registry
+        self._nodes_left = MOST_NODES
         self.bindings = bindings
         self.memo = memo
         self.unresolved: list[Unresolved] = []
@@ -132,31 +136,42 @@ class _Walker:
         tensors.update(inputs)
         for captured in graph.captures:
             tensors[captured] = _find(captured, outer)
+        self._spend(len(graph.nodes))
         calls: list[OpCall] = []
+        scopes = (tensors, *outer)
         for node in graph.nodes:
             infos = tuple([tensors[name] if name else None for name in node.inputs])
             operator = self._operator(node)
             if node.subgraphs:
-                call = self._with_bodies(node, infos, operator, (tensors, *outer))
+                call = self._with_bodies(node, infos, operator, scopes)
             else:
                 call = self._evaluate(node, infos, operator)
-            outputs = call.outputs
-            if call.reason or call.problem:
-                call = self._unknown(graph, node, call)
-                outputs = call.outputs
-            elif operator is not None and operator.data_dependent:
-                outputs = self._named(node, outputs)
-            if call.notes:
-                self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
-            if outputs is not call.outputs:
-                call = _with_outputs(call, outputs)
+            if call.needs_attention:
+                call = self._attended(graph, node, call)
             calls.append(call)
+            outputs = call.outputs
             for position, name in enumerate(node.outputs):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT
         for captured in graph.captures:
             del tensors[captured]
         return ShapedGraph(graph, tuple(calls), tensors)
+
+    def _spend(self, nodes: int) -> None:
+        """Bodies within bodies, walked trip by trip, must not go on without end."""
+        self._nodes_left -= nodes
+        if self._nodes_left < 0:
+            raise Undetermined("its loops are nested and unrolled too far to be followed")
+
+    def _attended(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
+        """The call after what is rare: notes said, unknowns recorded, fresh sizes named."""
+        if call.notes:
+            self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
+        if call.reason or call.problem:
+            return self._unknown(graph, node, call)
+        if call.operator is None or not call.operator.data_dependent:
+            return call
+        return _with_outputs(call, self._named(node, call.outputs))
 
     def _operator(self, node: Node) -> Operator | None:
         """The registered operator; installed plug-ins are consulted before giving up."""
@@ -260,11 +275,11 @@ class _Walker:
             target = self.memo.retype.get(constant.dtype)
             return info if target is None or not constant.shape else self.retyped(info)
         key = (constant.dtype, constant.shape)
-        info = self.memo.weights.get(key)
-        if info is None:
-            info = self.retyped(TensorInfo(constant.dtype, constant.shape, constant=True))
-            self.memo.weights[key] = info
-        return info
+        known = self.memo.weights.get(key)
+        if known is None:
+            known = self.retyped(TensorInfo(constant.dtype, constant.shape, constant=True))
+            self.memo.weights[key] = known
+        return known
 
     def _with_bodies(
         self,
@@ -312,7 +327,9 @@ class _Walker:
             outputs.append(info)
         if call.problem:
             shown = ", ".join("absent" if info is None else repr(info) for info in call.inputs)
-            self.problems.append(NodeProblem(node.label, node.op_type, shown or "none", call.problem))
+            self.problems.append(
+                NodeProblem(node.label, node.op_type, shown or "none", call.problem)
+            )
         return _with_outputs(call, tuple(outputs))
 
     def _named(self, node: Node, outputs: tuple[TensorInfo, ...]) -> tuple[TensorInfo, ...]:
@@ -345,33 +362,25 @@ def _signature(
     node: Node, infos: tuple[TensorInfo | None, ...], operator: Operator | None
 ) -> tuple[object, ...] | None:
     """What the node's result depends on; None when it must not be shared."""
-    if operator is None:
+    if operator is None or node.subgraphs:
         return None
-    outputs = node.outputs
+    inputs, outputs = node.inputs, node.outputs
     parts: list[object] = [operator, node.attributes, len(outputs)]
     if "" in outputs:
         parts.append(tuple(map(bool, outputs)))
-    inputs = node.inputs
     if len(inputs) > 1 and len(set(inputs)) < len(inputs):
         parts.append(tuple(map(inputs.index, inputs)))  # a tensor read twice is one read
-    valued = operator.value_rule is not None and _all_valued(infos)
-    if valued or operator.control:
-        control = operator.control
-        for position, info in enumerate(infos):
-            if info is None:
-                parts.append(None)
-            elif not info.exact:
-                return None
-            else:
-                parts.append(info.value_key if valued or position in control else info.key)
-        return tuple(parts)
-    for info in infos:
+    if operator.value_rule is not None and _all_valued(infos):
+        valued: Container[int] = range(len(infos))
+    else:
+        valued = operator.control
+    for position, info in enumerate(infos):
         if info is None:
             parts.append(None)
-        elif info.exact:
-            parts.append(info.key)
-        else:
+        elif not info.exact:
             return None
+        else:
+            parts.append(info.value_key if position in valued else info.key)
     return tuple(parts)
 
 

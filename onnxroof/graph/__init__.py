@@ -1,0 +1,1 @@
+"""The first stage: files → graphs, free of protobuf."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import networkx as nx
+
+Digraph: TypeAlias = "nx.MultiDiGraph[str]"
 
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.cost import NodeCost
     from onnxroof.ops.call import TensorInfo
 
-
-def as_networkx(analysis: Analysis) -> nx.MultiDiGraph[str]:
+def as_networkx(analysis: Analysis) -> Digraph:
     """The main graph: nodes with their costs, one edge for every use of a tensor.
 
     Nodes are keyed "node:<index>", "input:<name>" and "output:<name>", so that no two names of a
@@ -30,7 +31,7 @@ def as_networkx(analysis: Analysis) -> nx.MultiDiGraph[str]:
         shape: Tuple of sizes, None when not even the rank is known.
         bytes: Size, None when unknown.
     """
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(name=analysis.model.graph.name)
+    graph: Digraph = nx.MultiDiGraph(name=analysis.model.graph.name)
     made_by: dict[str, str] = {}
     for name in analysis.inputs:
         key = f"input:{name}"

@@ -9,7 +9,7 @@ initializers are.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     from onnxroof.graph.types import DType
 
+Attributes = tuple[tuple[str, AttributeValue], ...]
+Subgraphs = tuple[tuple[str, Graph], ...]
+
 MOST_NODES = 2_000_000
 """Functions that call functions can expand without end; beyond this the file is refused."""
 
@@ -45,6 +48,8 @@ _DEEPEST_CALL = 64
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 _TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
 _EXTERNAL = 1
+_NOTHING: tuple[Attributes, Subgraphs] = ((), ())
+
 _NOT_A_NAME = frozenset({"", "?", "-1", "None", "*"})
 """What exporters write for a dimension without a name: two of them need not be equal."""
 
@@ -175,7 +180,7 @@ class Converter:
         name, scope = proto.name, None
         if proto.metadata_props:
             scope = _recorded_scope(proto)
-        attributes, subgraphs = (), ()
+        attributes, subgraphs = _NOTHING
         if proto.attribute:
             attributes, subgraphs = self._attributes(proto.attribute, frame)
         inputs, outputs = proto.input[:], proto.output[:]
@@ -236,7 +241,7 @@ class Converter:
 
     def _attributes(
         self, protos: onnx.AttributeProto, frame: _Frame
-    ) -> tuple[tuple[tuple[str, AttributeValue], ...], tuple[tuple[str, Graph], ...]]:
+    ) -> tuple[Attributes, Subgraphs]:
         attributes: list[tuple[str, AttributeValue]] = []
         subgraphs: list[tuple[str, Graph]] = []
         for proto in protos:
@@ -260,7 +265,7 @@ class Converter:
         return tuple(attributes), tuple(subgraphs)
 
     def _plain_attribute(self, proto: onnx.AttributeProto, kind: int) -> AttributeValue:
-        readers = {
+        readers: dict[int, Callable[[], AttributeValue]] = {
             _FLOAT: lambda: proto.f,
             _STRING: lambda: _text(proto.s),
             _TENSOR: lambda: self._constant(proto.t, proto.name, "attribute"),
@@ -367,7 +372,7 @@ class Converter:
 def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
     """A declared type. An unnamed ("", "?") or negative dimension becomes a fresh SymbolicDim."""
     kind = proto.WhichOneof("value")
-    if kind == "tensor_type" or kind == "sparse_tensor_type":
+    if kind in {"tensor_type", "sparse_tensor_type"}:
         tensor = getattr(proto, kind)
         dtype = DTYPE_BY_CODE.get(tensor.elem_type)
         if not tensor.HasField("shape"):

@@ -57,16 +57,13 @@ class DType(Enum):
     def __init__(self, code: int, label: str, bits: int | None) -> None:
         self.code = code
         self.label = label
-        self.bits = bits
+        self.bits: int | None = bits
         self.is_float = label.startswith(("fp", "bf"))
         self.is_integer = label.startswith(("int", "uint"))
 
     def nbytes(self, elements: int) -> int | None:
         """Bytes of `elements` packed elements, rounded up per tensor; None for strings."""
-        bits = self.bits
-        if bits is None:
-            return None
-        return elements * (bits // 8) if bits % 8 == 0 else -(-elements * bits // 8)
+        return None if self.bits is None else -(-elements * self.bits // 8)
 
 
 DTYPE_BY_CODE: Mapping[int, DType] = {member.code: member for member in DType}

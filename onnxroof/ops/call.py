@@ -11,13 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-
 from onnxroof.bounded import BoundedInt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from onnxroof.cost import CallCost
@@ -84,13 +83,17 @@ class TensorInfo:
         self._source = source
         self._value_key: tuple[object, ...] | None = None
         self._nbytes: int | None = -1
+        self.exact: bool
         self.exact = not (
             (shape is not None and BoundedInt in map(type, shape))
             or (value is not None and value.dtype == object)
             or (items is not None and not all(item.exact for item in items))
             or (element is not None and not element.exact)
         )
-        inner = (element and element.key, items and tuple(i.key for i in items))
+        inner = (
+            None if element is None else element.key,
+            None if items is None else tuple([item.key for item in items]),
+        )
         self.key: tuple[object, ...] = (
             (dtype, shape, constant) if kind == "tensor" else (kind, dtype, constant, inner)
         )
@@ -197,6 +200,17 @@ class OpCall:
         self.output_count = len(node.outputs)
         self.outputs: tuple[TensorInfo, ...] = ()
         self.notes: tuple[str, ...] = ()
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the walk has more to do than to take the outputs."""
+        operator = self.operator
+        return bool(
+            self.reason
+            or self.problem
+            or self.notes
+            or (operator is not None and operator.data_dependent)
+        )
 
     @property
     def op_type(self) -> str:

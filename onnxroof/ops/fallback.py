@@ -80,7 +80,10 @@ def _function_proto(
         )
     if not data:
         return None
-    return onnx.FunctionProto.FromString(data) if isinstance(data, bytes) else data
+    proto: onnx.FunctionProto = (
+        onnx.FunctionProto.FromString(data) if isinstance(data, bytes) else data
+    )
+    return proto
 
 
 def _schema(domain: str, op_type: str, opset: int) -> onnx.defs.OpSchema | None:
@@ -125,13 +128,14 @@ def _single_node(call: OpCall) -> onnx.NodeProto:
         if isinstance(value, int | float | str)
         or (isinstance(value, tuple) and all(isinstance(v, int | float | str) for v in value))
     }
-    return onnx.helper.make_node(
+    node = onnx.helper.make_node(
         call.op_type,
         ["" if info is None else f"i{position}" for position, info in enumerate(call.inputs)],
         [f"o{position}" for position in range(call.output_count)],
         domain=call.node.domain,
-        **plain,
     )
+    node.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in plain.items())
+    return node
 
 
 def _type_proto(info: TensorInfo) -> onnx.TypeProto:

@@ -286,6 +286,8 @@ def _exit_codes() -> Iterator[None]:
     except OnnxroofError as error:
         _complain(error)
         raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from error

@@ -31,7 +31,8 @@ def significant(value: float, digits: int = 3) -> str:
     """A number from 0 to 1000 with so many significant digits: 4.09, 40.9, 409; 0 is "0"."""
     if value == 0:
         return "0"
-    whole = math.floor(math.log10(abs(value))) + 1
+    rounded = float(f"{value:.{digits - 1}e}")
+    whole = math.floor(math.log10(abs(rounded))) + 1
     return f"{value:.{max(digits - whole, 0)}f}"
 
 
@@ -50,6 +51,11 @@ def count(value: float | None, unit: str = "") -> str:
 def exact(value: int | None) -> str:
     """A count with all its digits: "25,530,472"."""
     return UNKNOWN if value is None else f"{int(value):,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things: "1 kernel", "2 kernels"."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def size(nbytes: float | None) -> str:

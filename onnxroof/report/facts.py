@@ -91,7 +91,7 @@ def coverage_lines(analysis: Analysis) -> list[str]:
     if unknown:
         parts.append(f"{unknown} unknown")
     bodies = ", bodies included" if found.nodes != len(analysis.nodes) else ""
-    lines = [f"{known} of {found.nodes} nodes known{bodies}: {', '.join(parts)}"]
+    lines = [f"{known} of {units.plural(found.nodes, 'node')} known{bodies}: {', '.join(parts)}"]
     reasons = [
         f"{printable(name)} × {nodes}: {printable(reason)}"
         for name, (nodes, reason) in sorted(found.unknown.items())
@@ -143,8 +143,8 @@ def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
         if bound != "unknown" or any(shares):
             rows.append([f"time {bound}-bound", *(units.percent(share) for share in shares)])
     rows += [
-        ["achieved", *(units.rate(r.flops_per_second, "FLOP/s") for r in results)],
-        ["share of peak", *(f"{units.percent(r.share_of_peak)} of {r.main_type}" for r in results)],
+        ["achieved", *(_achieved(result) for result in results)],
+        ["share of peak", *(_share_of_peak(result) for result in results)],
         ["ridge point", *(_ridge(result) for result in results)],
         ["model's intensity", *(_model_intensity(analysis) for _ in results)],
     ]
@@ -173,8 +173,8 @@ def _model_line(analysis: Analysis) -> str:
         if name in used
     )
     producer = f", made by {model.producer}" if model.producer.strip() else ""
-    nodes = len(model.graph.nodes)
-    return printable(f"{nodes} nodes, opset {opsets}, IR {model.ir_version}{producer}")
+    nodes = units.plural(len(model.graph.nodes), "node")
+    return printable(f"{nodes}, opset {opsets}, IR {model.ir_version}{producer}")
 
 
 def _tensor_lines(infos: Mapping[str, TensorInfo]) -> list[str]:
@@ -244,7 +244,7 @@ def _external_remark(analysis: Analysis) -> str:
 def _traffic_figures(analysis: Analysis) -> list[Figure]:
     before = analysis.totals
     plan = analysis.kernels
-    rules = f"{len(plan.kernels)} kernels by the rules of {printable(plan.runtime)}"
+    rules = f"{units.plural(len(plan.kernels), 'kernel')} by the rules of {printable(plan.runtime)}"
     return [
         _bytes_figure(
             "traffic, node by node", before.traffic_bytes, before.is_lower_bound,
@@ -288,6 +288,17 @@ def _throughput(result: RooflineResult) -> str:
     return text if result.at_upper_bounds else units.bounded(text, at_most=True)
 
 
+def _achieved(result: RooflineResult) -> str:
+    """Work over time; not known while a kernel's work or time is missing."""
+    known = None if result.is_lower_bound_of_plan else result.flops_per_second
+    return units.rate(known, "FLOP/s")
+
+
+def _share_of_peak(result: RooflineResult) -> str:
+    known = None if result.is_lower_bound_of_plan else result.share_of_peak
+    return units.UNKNOWN if known is None else f"{units.percent(known)} of {result.main_type}"
+
+
 def _bound_share(result: RooflineResult, bound: str) -> float:
     return next((share for key, share in result.bound_shares.items() if key.value == bound), 0.0)
 
@@ -301,6 +312,8 @@ def _ridge(result: RooflineResult) -> str:
 
 def _model_intensity(analysis: Analysis) -> str:
     plan = analysis.kernels
+    if plan.is_lower_bound:
+        return units.UNKNOWN
     intensity = plan.flops / plan.traffic_bytes if plan.traffic_bytes else None
     return f"{units.intensity(intensity)} FLOP/byte"
 

@@ -142,12 +142,13 @@ def _intensity(row: Row) -> str:
 
 
 def _title(analysis: Analysis, shown: int, total: int, by: By, order: Sort) -> str:
-    plural = {By.KERNEL: "kernels", By.NODE: "nodes", By.OP_TYPE: "operators", By.SCOPE: "scopes"}
-    what = f"all {total}" if shown == total else f"top {shown} of {total}"
+    nouns = {By.KERNEL: "kernel", By.NODE: "node", By.OP_TYPE: "operator", By.SCOPE: "scope"}
+    what = units.plural(total, nouns[by])
+    what = what if shown == total else f"top {shown} of {what}"
     ordered = order.value
     if order is Sort.TIME and len(analysis.rooflines) > 1:
         ordered = f"time on {printable(analysis.rooflines[0].hardware.name)}"
-    return f"{what} {plural[by]} by {ordered}"
+    return f"{what}, by {ordered}"
 
 
 def _footnote(analysis: Analysis, by: By) -> str:

@@ -24,7 +24,7 @@ from onnxroof.ops.call import TensorInfo
 from onnxroof.ops.expressions import Expression
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from onnxroof.graph.types import Graph, GraphInput, ValueType
 

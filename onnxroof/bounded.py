@@ -81,7 +81,7 @@ class BoundedInt(int):
 
 def _divide(numerator: object, divisor: object) -> int:
     if not (isinstance(numerator, int) and isinstance(divisor, int)):
-        return NotImplemented  # type: ignore[no-any-return] - Python's protocol for operators
+        return NotImplemented  # type: ignore[no-any-return]
     if divisor == 1 and is_exact(divisor):
         return numerator
     corners = [a // b for a in ends(numerator) for b in _nonzero_ends(divisor)]
@@ -91,7 +91,7 @@ def _divide(numerator: object, divisor: object) -> int:
 def _remainder(numerator: object, divisor: object) -> int:
     """Between 0 and the divisor, the divisor left out; below 0 for a negative divisor."""
     if not (isinstance(numerator, int) and isinstance(divisor, int)):
-        return NotImplemented  # type: ignore[no-any-return] - Python's protocol for operators
+        return NotImplemented  # type: ignore[no-any-return]
     divisors = _nonzero_ends(divisor)
     return interval(min(min(divisors) + 1, 0), max(max(divisors) - 1, 0))
 

@@ -83,7 +83,7 @@ def _identity(graph: LiveGraph, node: NodeCost) -> object:
         return None
     inputs: list[object] = []
     for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
-        known = graph.tensors[name] if info is not None and info.constant else None
+        known = graph.tensors.get(name) if info is not None and info.constant else None
         if known is not None and known.value is not None:
             inputs.append(known.value_key)
         else:
@@ -104,9 +104,7 @@ def find_integer_nodes(graph: LiveGraph) -> None:
     dequantized = {graph.nodes[i].node.outputs[0]: i for i in quantizers}
     _cancel_requantization(graph, dequantized)
     candidates = {
-        i
-        for i in graph.live
-        if i not in graph.dropped and _is_integer(graph, i, dequantized)
+        i for i in graph.live if i not in graph.dropped and _is_integer(graph, i, dequantized)
     }
     blocked = True
     while blocked:

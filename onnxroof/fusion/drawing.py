@@ -201,9 +201,7 @@ class Match:
             return not is_constant and self._name(wanted, tensor)
         if not is_constant:
             return False
-        return len(wanted) == 1 or _is_value(
-            self.grouping.graph.value(tensor), float(wanted[1:])
-        )
+        return len(wanted) == 1 or _is_value(self.grouping.graph.value(tensor), float(wanted[1:]))
 
 
 def _is_value(value: Value | None, expected: float) -> bool:

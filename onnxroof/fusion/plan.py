@@ -69,7 +69,13 @@ def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
         elif group.last == index:
             kernels.append(fused_kernel(len(kernels), graph, group))
     return KernelPlan(
-        cost, runtime.name, tuple(kernels), tuple(grouping.misses), tuple(graph.removed)
+        cost,
+        runtime.name,
+        tuple(kernels),
+        tuple(grouping.misses),
+        tuple(graph.removed),
+        graph.source,
+        graph.parts,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onnxroof.cost import GraphCost
     from onnxroof.graph.types import DType
 
@@ -118,6 +120,8 @@ class KernelPlan:
         kernels: One per launch, in launch order.
         misses: Candidates that do not fuse, each with its reason.
         removed: Nodes that launch nothing, each with its reason.
+        views: Tensor → the tensor whose bytes it shows.
+        parts: Tensor → the concatenation in whose buffer it is written.
     """
 
     cost: GraphCost
@@ -125,6 +129,8 @@ class KernelPlan:
     kernels: tuple[Kernel, ...]
     misses: tuple[FusionMiss, ...]
     removed: tuple[RemovedNode, ...]
+    views: Mapping[str, str] = field(default_factory=dict, repr=False)
+    parts: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def macs(self) -> int:

@@ -24,6 +24,7 @@ class Runtime:
         contiguous_views: A contiguous part of a buffer (Slice, Split) is passed on as a view.
         strided_views: Readers that accept strides take a Transpose, Slice or Expand as a view.
         copies_unit_transposes: A Transpose that moves only axes of size 1 is copied all the same.
+        im2col: Convolutions larger than 1×1 unroll their input into a workspace.
         concat_in_place: Producers write their part of a Concat's result directly.
     """
 
@@ -35,6 +36,7 @@ class Runtime:
     strided_views: bool = False
     concat_in_place: bool = False
     copies_unit_transposes: bool = False
+    im2col: bool = False
 
 
 CSE, QDQ, TRANSPOSES = "common-subexpressions", "qdq", "transpose-pairs"
@@ -68,6 +70,7 @@ _ALL = (
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
         copies_unit_transposes=True,
+        im2col=True,
     ),
     Runtime(
         name="tensorrt",
@@ -104,6 +107,7 @@ _ALL = (
             "transpose-chain", "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
+        im2col=True,
     ),
 )  # fmt: skip
 

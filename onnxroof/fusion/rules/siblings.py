@@ -69,9 +69,7 @@ def _part(graph: LiveGraph, node: NodeCost) -> tuple[int, int, int] | None:
     return None if start is None else (cut[0], start, result.shape[cut[0]])
 
 
-def _slice_start(
-    graph: LiveGraph, node: NodeCost, axis: int, shape: tuple[int, ...]
-) -> int | None:
+def _slice_start(graph: LiveGraph, node: NodeCost, axis: int, shape: tuple[int, ...]) -> int | None:
     """Where a Slice of step 1 along one axis begins."""
     inputs = node.node.inputs
     if len(inputs) < 3:

@@ -185,8 +185,9 @@ def quantized_attention_cost(call: OpCall) -> OpCost:
     """Attention whose input projection multiplies 8-bit integers.
 
     Formula
-        As Attention, plus one subtraction per element of the input if it has a zero point and one
-        product (dequantization) per element projected.
+        macs as com.microsoft.Attention
+        flops as com.microsoft.Attention, plus one subtraction per element of the input if it has a
+        zero point and one product (dequantization) per element projected
     Traffic
         a shared past buffer: the filled part is read, the new rows are written
     Convention
@@ -223,8 +224,9 @@ def ordered_attention_cost(call: OpCall) -> OpCost:
     """Attention with three separate 8-bit projections and 8-bit products.
 
     Formula
-        As Attention, plus one product (rescaling) per element projected, per score and per element
-        of the output.
+        macs as com.microsoft.Attention
+        flops as com.microsoft.Attention, plus one product (rescaling) per element projected, per
+        score and per element of the output
     Source
         ONNX Runtime contrib operators, QOrderedAttention.
     """
@@ -363,7 +365,8 @@ def masked_multi_head_cost(call: OpCall) -> OpCost:
     """One decoding step of MultiHeadAttention.
 
     Formula
-        As MultiHeadAttention with S = 1; mask_index and attention_bias add to the scores.
+        macs as MultiHeadAttention with S = 1
+        flops as MultiHeadAttention with S = 1; mask_index and attention_bias add to the scores
     Traffic
         a shared past buffer: the filled part is read, the new rows are written
     Source

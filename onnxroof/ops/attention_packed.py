@@ -77,6 +77,8 @@ def packed_attention_cost(call: OpCall) -> OpCost:
         input [T, I]    weights [I, D + D + Dv]    token_offset [B, S]    cumulative lengths [B + 1]
     Formula
         macs = T · I · (2·D + Dv) + Σ length² · (D + Dv)
+        flops = 2 · macs + T · (2·D + Dv) if bias is given, plus per score, N · Σ length² of them,
+        a scale, one for attention_bias if given and 5 for softmax, less 2 a row
     Convention
         Σ length² is exact when the cumulative lengths are constants, else at most T · S and at
         least T² / B.
@@ -116,7 +118,9 @@ def packed_multi_head_cost(call: OpCall) -> OpCost:
     Shapes
         query [T, D] or packed [T, N, 3, d]    key [T, D]    value [T, Dv]    token_offset [B, S]
     Formula
-        macs = Σ length² · (D + Dv); flops: + T · (2·D + Dv) if bias is given
+        macs = Σ length² · (D + Dv)
+        flops = 2 · macs + T · (2·D + Dv) if bias is given, plus per score, N · Σ length² of them,
+        a scale, one for attention_bias if given and 5 for softmax, less 2 a row
     Convention
         Σ length² as in PackedAttention.
     Source
@@ -294,6 +298,8 @@ def sparse_attention_cost(call: OpCall) -> OpCost:
         query [B, S, N·d] or packed    caches [B, Nkv, C, d]    block columns [layouts, blocks]
     Formula
         macs = B · N · pairs · 2·d
+        flops = 2 · macs + 6 per score, B · N · pairs of them (scale, softmax), less 2 a row,
+        + 3 · r · B · S · (N + Nkv) if do_rotary
     Traffic
         of the caches at most the past rows; the new rows are written
     Convention
@@ -348,6 +354,8 @@ def longformer_cost(call: OpCall) -> OpCost:
         With W the one-sided window, G global tokens over the batch, w = min(2·W + 1, S):
         macs = B·S·D·3·D (local Q, K, V) + [G·D·D + B·S·D·2·D if G > 0] (global Q, K, V)
         + B·S·w·2·D (window) + G·S·2·D (to global tokens) + G·S·2·D (of global tokens)
+        flops = 2 · macs + one per element projected (bias), plus per score, N · (B·S·w + 2·G·S)
+        of them, a scale, a mask and 5 for softmax, less 2 a row
     Convention
         Windows are charged whole at the ends. G comes from constant flags, else 0 ≤ G ≤ B · S.
     Source

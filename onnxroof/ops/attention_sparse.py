@@ -110,8 +110,9 @@ def sparse_paged_cost(call: OpCall) -> OpCost:
     """Attention over selected keys of a cache of blocks.
 
     Formula
-        As DynamicSparseAttention, with T queries and at most blocks per sequence · block size keys
-        in view.
+        macs as DynamicSparseAttention, with T queries and at most blocks per sequence · block size
+        keys in view
+        flops as DynamicSparseAttention, with these queries and keys
     Traffic
         of the caches at most the keys in view; the new tokens' rows are written
     Source

@@ -138,10 +138,13 @@ def svm_regressor_shape(call: OpCall) -> Sequence[TensorInfo]:
 def svm_regressor_cost(call: OpCall) -> OpCost:
     """Kernels with every support vector, weighted and summed.
 
+    Shapes
+        V support vectors (n_supports) of F features
     Formula
-        With V support vectors (n_supports; 0: a linear model of F coefficients):
-        N · V kernels + macs = N · V (weights) + N additions (rho) + post_transform
-        one_class: one comparison per row more
+        macs = N · V · F (kernels) + N · V (weights); V = 0, a linear model: N · F
+        flops = 2 · macs, plus per kernel 0 if LINEAR, 3 if POLY or SIGMOID, F + 2 if RBF, plus N
+        additions (rho), N comparisons if one_class, and post_transform
+        transcendentals: one per kernel unless LINEAR
     Source
         ONNX operator reference, ai.onnx.ml SVMRegressor.
     """
@@ -186,11 +189,15 @@ def svm_classifier_shape(call: OpCall) -> Sequence[TensorInfo]:
 def svm_classifier_cost(call: OpCall) -> OpCost:
     """One machine for every pair of classes, and a vote.
 
+    Shapes
+        C classes    V support vectors (sum of vectors_per_class) of F features
     Formula
-        C classes, V support vectors (sum of vectors_per_class), V = 0: C linear models.
-        N · V kernels; every pair sums the vectors of its two classes: macs = N · V · (C − 1);
-        per pair and row 1 addition (rho) and 1 comparison; with prob_a one sigmoid per pair;
-        the choice of the class: C − 1 comparisons a row; + post_transform
+        macs = N · V · F (kernels) + N · V · (C − 1) (every pair sums the vectors of its two
+        classes); V = 0, C linear models: N · C · F
+        flops = 2 · macs, plus per kernel 0 if LINEAR, 3 if POLY or SIGMOID, F + 2 if RBF, plus per
+        pair and row an addition (rho), a comparison and, with prob_a, a sigmoid, plus N · (C − 1)
+        comparisons for the choice, and post_transform
+        transcendentals: one per kernel unless LINEAR, one per sigmoid
     Convention
         Coupling pair probabilities to class probabilities is iterative and not counted.
     Source

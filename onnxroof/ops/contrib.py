@@ -260,9 +260,10 @@ def group_router_cost(call: OpCall) -> OpCost:
     """Sigmoid scores with a bias, and the choice of experts.
 
     Formula
-        Per token of E experts: E sigmoids, E sums; when router_probs is wanted E − 1 comparisons
-        per expert chosen (top_k) and 2 per expert chosen (maximum, logarithm);
-        with projection_weight [E, width] width · E macs more
+        Per token of E experts:
+        macs = width · E if projection_weight [E, width] is given, else 0
+        flops = 2 · macs + E (sigmoids) + E (sums); when router_probs is wanted also E − 1
+        comparisons per expert chosen (top_k) and 2 per expert chosen (maximum, logarithm)
     Source
         ONNX Runtime contrib operators, MoEGroupRouter.
     """

@@ -206,14 +206,14 @@ def einsum_cost(call: OpCall) -> OpCost:
     """Products of operands, summed over the labels that the output lacks.
 
     Formula
-        Labels of one operand alone that the output lacks are summed first: elements before less
-        elements after. Then pairwise, over the union of both operands' labels:
-        with a summed label  macs = product of the sizes, flops = 2 · macs
-        without one          flops = product of the sizes
-        A repeated label in one term takes the diagonal, which costs nothing.
+        Operands are contracted in pairs; for each, over the union of both operands' labels:
+        macs = product of the sizes where a label is summed, else 0
+        flops = 2 · macs where a label is summed, else the product of the sizes; before that, per
+        operand, elements before − elements after for labels of it alone that the output lacks
     Convention
-        Several operands are contracted pairwise in the order of fewest operations (all orders are
-        tried up to 9 operands, the cheapest next pair beyond); the node's note says which.
+        A repeated label in one term takes the diagonal, which costs nothing. Several operands are
+        contracted pairwise in the order of fewest operations (all orders are tried up to 9, the
+        cheapest next pair beyond); the node's note says which.
     Source
         ONNX operator reference, Einsum.
     """

@@ -197,10 +197,10 @@ def delta_net_cost(call: OpCall) -> OpCost:
         query, key [T, Hk, d]    value [T, Hv, e]    decay [T, Hv] or [T, Hv, d]    beta [T, Hv]
         state [B, Hv, e, d]
     Formula
-        As LinearAttention with Hv states and Hv read-outs;
-        + 4 per decay value for gate_activation (sum, activation, product with exp(a_log), sign or
-        bound), + 1 per beta for its sigmoid,
-        + (3·d + 1) per query and key head vector if qk_l2_norm (squares, sums, root, divisions)
+        macs as LinearAttention with Hv states and Hv read-outs
+        flops as LinearAttention, plus 4 per decay value for gate_activation (sum, activation,
+        product with exp(a_log), sign or bound), plus 1 per beta for its sigmoid, plus 3·d + 1 per
+        query and key head vector if qk_l2_norm (squares, sums, root, divisions)
     Source
         ONNX Runtime contrib operators, GatedDeltaNet.
     """

@@ -46,6 +46,8 @@ def moe_cost(call: OpCall) -> OpCost:
         flops = 2 · macs, plus tokens · k per element of every bias, plus tokens · k · I for the
         activation (twice that when gated), plus tokens · (5E − 2) for the softmax and
         tokens · H · (2k − 1) to weigh and add; QMoE dequantizes each expert used once
+    Traffic
+        weights and biases of min(E, tokens · k) experts, the most that can differ
     Convention
         Weights read: those of min(E, tokens · k) experts, the most that can differ. Selecting the
         top k is not charged.
@@ -119,8 +121,11 @@ def packed_moe_cost(call: OpCall) -> OpCost:
     """As MoE, with weights packed in blocks: gate and up [E, I, bytes], down [E, H, bytes].
 
     Formula
-        macs = tokens · k · H · I · (2, or 3 if up is given); other operations as MoE, plus one
+        macs = tokens · k · H · I · (2, or 3 if up is given)
+        flops = 2 · macs, plus activation, softmax and weighing as MoE without biases, plus one
         per weight of every expert used to dequantize it
+    Traffic
+        weights of min(E, tokens · k) experts, the most that can differ
     Source
         ONNX Runtime contrib operators, MoEPacked.
     """
@@ -142,4 +147,7 @@ def packed_moe_cost(call: OpCall) -> OpCost:
     return OpCost(work.macs, work.flops, work.transcendentals, reads=reads)
 
 
-declare("QMoE", domain=MICROSOFT, quantization=(3, 6, 9, 11, 12, 13, 15, 16, 17, 18, 19, 20))
+declare(
+    "QMoE", domain=MICROSOFT,
+    quantization=(3, 6, 9, 11, 12, 13, 15, 16, 17, 18, 19, 20),
+)  # fmt: skip

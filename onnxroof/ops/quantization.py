@@ -160,8 +160,10 @@ def dequantize_bfp_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 @cost_rule("QuantizeBFP", domain=MICROSOFT)
 def quantize_bfp_cost(call: OpCall) -> OpCost:
-    """Conversion to block floating point: one operation per element of x.
+    """Conversion to block floating point.
 
+    Formula
+        flops = elements of x
     Source
         ONNX Runtime, ContribOperators.
     """
@@ -170,8 +172,10 @@ def quantize_bfp_cost(call: OpCall) -> OpCost:
 
 @cost_rule("DequantizeBFP", domain=MICROSOFT)
 def dequantize_bfp_cost(call: OpCall) -> OpCost:
-    """Conversion from block floating point: one operation per element of y.
+    """Conversion from block floating point.
 
+    Formula
+        flops = elements of y
     Source
         ONNX Runtime, ContribOperators.
     """
@@ -320,7 +324,8 @@ def gather_block_quantized_cost(call: OpCall) -> OpCost:
         indices [*I]    output [*D[:axis], *I, *D[axis + 1:]]
     Formula
         flops = elements of the output
-        bytes read of data, scales and zero points: the rows taken, at most all
+    Traffic
+        of data, scales and zero points the rows taken, at most all
     Source
         ONNX Runtime, ContribOperators.
     """

@@ -74,7 +74,7 @@ def dft_cost(call: OpCall) -> OpCost:
         flops = transforms · 5·n·⌈log₂n⌉, half of it when one-sided; inverse: one division per
         number of the output more
     Convention
-        See the head of this family: fast transform, whatever the length.
+        A fast transform is charged, whatever the length.
     Source
         ONNX operator reference, DFT; operation count by Cooley and Tukey.
     """

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.api import analyze
+    from onnxroof.cost_function import CostFunction
+    from onnxroof.cost_function import CostFunction
     from onnxroof.errors import (
         InvalidGraphError,
         InvalidProfileError,
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
     )
     from onnxroof.hardware.profile import HardwareProfile
     from onnxroof.hardware.read import available_profiles, load_profile
+    from onnxroof.plugins import register_operator
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Analysis",
+    "CostFunction",
     "HardwareProfile",
     "InvalidGraphError",
     "InvalidProfileError",
@@ -52,14 +56,18 @@ __all__ = [
     "analyze",
     "available_profiles",
     "load_profile",
+    "register_operator",
 ]
 
 _HOMES = {
     "Analysis": "onnxroof.analysis",
+    "CostFunction": "onnxroof.cost_function",
+    "CostFunction": "onnxroof.cost_function",
     "HardwareProfile": "onnxroof.hardware.profile",
     "analyze": "onnxroof.api",
     "available_profiles": "onnxroof.hardware.read",
     "load_profile": "onnxroof.hardware.read",
+    "register_operator": "onnxroof.plugins",
 }
 """Where a public name lives; the errors are in `onnxroof.errors`."""
 

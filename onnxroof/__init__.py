@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.api import analyze
     from onnxroof.cost_function import CostFunction
-    from onnxroof.cost_function import CostFunction
     from onnxroof.errors import (
         InvalidGraphError,
         InvalidProfileError,
@@ -61,7 +60,6 @@ __all__ = [
 
 _HOMES = {
     "Analysis": "onnxroof.analysis",
-    "CostFunction": "onnxroof.cost_function",
     "CostFunction": "onnxroof.cost_function",
     "HardwareProfile": "onnxroof.hardware.profile",
     "analyze": "onnxroof.api",

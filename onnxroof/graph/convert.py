@@ -41,10 +41,12 @@ if TYPE_CHECKING:
 Attributes = tuple[tuple[str, AttributeValue], ...]
 Subgraphs = tuple[tuple[str, Graph], ...]
 
-MOST_NODES = 2_000_000
+MOST_NODES = 1_000_000
+MOST_CALLS = 100_000
 """Functions that call functions can expand without end; beyond this the file is refused."""
 
 _DEEPEST_CALL = 64
+_DEEPEST_BODY = 64
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 _TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
 _EXTERNAL = 1
@@ -89,8 +91,11 @@ class Converter:
             (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
         }
         self._external: dict[str, None] = {}
-        self._function_constants: dict[int, tuple[onnx.AttributeProto, Constant]] = {}
+        self._function_constants: dict[int, tuple[_HasId, Constant]] = {}
         self._call_names: dict[str, int] = {}
+        self._calls = 0
+        self._expanded = 0
+        self._depth = 0
 
     @property
     def external_files(self) -> tuple[str, ...]:
@@ -113,13 +118,12 @@ class Converter:
     # -- graphs ----------------------------------------------------------------------------
 
     def _graph(self, proto: onnx.GraphProto, frame: _Frame, *, outermost: bool = False) -> Graph:
-        constants: dict[str, Constant] = {}
-        for tensor in proto.initializer:
-            constant = self._constant(tensor, frame.name(tensor.name), "initializer")
-            constants[constant.name] = constant
-        for sparse in proto.sparse_initializer:
-            constant = self._sparse(sparse, frame.name(sparse.values.name), "initializer")
-            constants[constant.name] = constant
+        self._depth += 1
+        if self._depth > _DEEPEST_BODY:
+            raise InvalidGraphError(
+                f"subgraph {quoted(proto.name)}", f"subgraphs nest deeper than {_DEEPEST_BODY}"
+            )
+        constants = self._initializers(proto, frame)
         inputs = tuple(
             GraphInput(frame.name(value.name), value_type(value.type, value.name))
             for value in proto.input
@@ -142,6 +146,7 @@ class Converter:
             )
         for index, node in enumerate(ordered):
             node.index = index
+        self._depth -= 1
         return Graph(
             name=proto.name,
             nodes=tuple(ordered),
@@ -151,6 +156,26 @@ class Converter:
             declared=_Declared((*proto.value_info, *proto.output), frame),
             captures=captures,
         )
+
+    def _initializers(self, proto: onnx.GraphProto, frame: _Frame) -> dict[str, Constant]:
+        constants: dict[str, Constant] = {}
+        for tensor in proto.initializer:
+            known = self._function_constants.get(id(tensor)) if frame.depth else None
+            name = frame.name(tensor.name)
+            if known is not None:
+                constants[name] = known[1].renamed(name)
+                continue
+            constants[name] = self._constant(tensor, name, "initializer")
+            if frame.depth:
+                self._function_constants[id(tensor)] = (tensor, constants[name])
+        for sparse in proto.sparse_initializer:
+            name = frame.name(sparse.values.name)
+            constants[name] = self._sparse(sparse, name, "initializer")
+        if len(constants) < len(proto.initializer) + len(proto.sparse_initializer):
+            names = [t.name for t in proto.initializer]
+            names += [t.values.name for t in proto.sparse_initializer]
+            _refuse_repeated(names)
+        return constants
 
     # -- nodes -----------------------------------------------------------------------------
 
@@ -167,6 +192,8 @@ class Converter:
             domain = ""
         if op_type == "Constant" and not domain:
             constant = self._constant_node(proto, frame)
+            if constant.name in constants:
+                _refuse_repeated([constant.name, constant.name])
             constants[constant.name] = constant
             return
         if self._functions:
@@ -232,12 +259,15 @@ class Converter:
             attributes={name: value for name, value in given.items() if value is not None},
             depth=frame.depth + 1,
         )
+        self._calls += 1
+        self._expanded += len(function.node)
+        if self._calls > MOST_CALLS or self._expanded > MOST_NODES:
+            raise InvalidGraphError(
+                f"function {quoted(function.name)}",
+                f"expands to more than {MOST_CALLS} calls or {MOST_NODES} nodes",
+            )
         for node in function.node:
             self._emit(node, inner, nodes, constants)
-        if len(nodes) > MOST_NODES:
-            raise InvalidGraphError(
-                f"function {quoted(function.name)}", f"expands to more than {MOST_NODES} nodes"
-            )
 
     def _attributes(
         self, protos: onnx.AttributeProto, frame: _Frame
@@ -314,7 +344,7 @@ class Converter:
             dtype = _dtype(proto.data_type, name)
         shape = tuple(proto.dims[:])
         if shape and min(shape) < 0:
-            raise InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+            raise _negative(name, shape)
         stored_bytes = dtype.nbytes(math.prod(shape))
         raw = value = payload = None
         if proto.external_data:
@@ -332,11 +362,14 @@ class Converter:
         """A sparse tensor: stored bytes are those of its values and its int64 indices."""
         values = self._constant(proto.values, name, origin)
         indices = self._constant(proto.indices, name, origin)
+        shape = tuple(proto.dims)
+        if min(shape, default=0) < 0:
+            raise _negative(name, shape)
         stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
         return Constant(
             name,
             values.dtype,
-            tuple(proto.dims),
+            shape,
             stored,
             payload=values.payload,
             nonzeros=math.prod(values.shape),
@@ -440,6 +473,19 @@ def _dtype(code: int, name: str) -> DType:
     if dtype is None:
         raise InvalidGraphError(f"tensor {quoted(name)}", f"has an unknown element type ({code})")
     return dtype
+
+
+def _negative(name: str, shape: tuple[int, ...]) -> InvalidGraphError:
+    return InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+
+
+def _refuse_repeated(names: list[str]) -> None:
+    """Raise for a name that several constants have."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidGraphError(f"tensor {quoted(name)}", "is defined a second time")
+        seen.add(name)
 
 
 def _no_opset(name: str, op_type: str, domain: str) -> InvalidGraphError:

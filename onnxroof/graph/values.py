@@ -53,10 +53,16 @@ def decode_raw(data: bytes, dtype: DType, shape: tuple[int, ...]) -> NDArray[np.
 def decode_numbers(
     numbers: list[int] | list[float], dtype: DType, shape: tuple[int, ...]
 ) -> NDArray[np.generic] | None:
-    """The elements stored one by one in a typed field; fp16 comes as its bit pattern."""
+    """The elements stored one by one in a typed field; fp16 comes as its bit pattern.
+
+    None when the type has no numpy equivalent, cannot hold a number or the shape is not filled.
+    """
     target = NUMPY_TYPE.get(dtype)
     if target is None or len(numbers) != math.prod(shape):
         return None
-    if dtype is DType.FLOAT16:
-        return np.array(numbers, dtype=np.uint16).view(np.float16).reshape(shape)
-    return np.array(numbers, dtype=target).reshape(shape)
+    try:
+        if dtype is DType.FLOAT16:
+            return np.array(numbers, dtype=np.uint16).view(np.float16).reshape(shape)
+        return np.array(numbers, dtype=target).reshape(shape)
+    except (OverflowError, ValueError):
+        return None

@@ -17,7 +17,7 @@ from onnxroof.errors import OnnxroofError
 from onnxroof.graph.types import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     Buffer = memoryview
 
@@ -106,6 +106,20 @@ def _field_end(buffer: Buffer, wire_type: int, position: int, end: int) -> tuple
             f"truncated: a field at byte {position} needs {stop - end} bytes more than there are"
         )
     return begin, stop
+
+
+def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(number, start, content begin, end) of each field of the message at [start, end).
+
+    Raises:
+        WireError: A tag or length runs past the end of its message.
+    """
+    position = start
+    while position < end:
+        field_start = position
+        tag, position = _varint(buffer, position, end)
+        begin, position = _field_end(buffer, tag & 7, position, end)
+        yield tag >> 3, field_start, begin, position
 
 
 def _strip(

@@ -84,7 +84,11 @@ def _slice_start(graph: LiveGraph, node: NodeCost, axis: int, shape: tuple[int, 
         return None
     named = axes if isinstance(axes, tuple) else tuple(range(len(starts)))
     rank = len(shape)
-    begins = {int(a) % rank: int(s) for a, s in zip(named, starts, strict=False)}  # type: ignore[arg-type]
+    begins = {
+        a % rank: s
+        for a, s in zip(named, starts, strict=False)
+        if isinstance(a, int) and isinstance(s, int)
+    }
     begin = begins.get(axis)
     if begin is None:
         return None

@@ -1,0 +1,202 @@
+"""Fifth stage: `KernelPlan` → `MemoryPlan`: what is alive when, and what buffers would hold it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from onnxroof.bounded import interval
+from onnxroof.cost import Role
+from onnxroof.memory.arena import pack
+from onnxroof.memory.cache import find_cache
+from onnxroof.memory.fused import kernel_lifetimes
+from onnxroof.memory.lifetimes import node_lifetimes
+from onnxroof.memory.records import LiveTensor, MemoryRow, Peak, Step, TimelinePoint
+from onnxroof.memory.sharing import in_place, views
+
+if TYPE_CHECKING:
+    from onnxroof.fusion.plan import KernelPlan
+    from onnxroof.memory.lifetimes import Lifetimes
+    from onnxroof.memory.records import ArenaPlan, KVCache
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPlan:
+    """What a model keeps alive while it runs.
+
+    The liveness peak in file order is always there; everything else is worked out when asked for.
+
+    Attributes:
+        peak_activation_bytes: Largest sum of tensors alive at once, in file order.
+        peak_node: The node that runs then; None for a graph without nodes.
+        peak_tensors: The tensors alive then, largest first.
+        live_bytes: Sum alive while each node runs, by node index.
+        weight_bytes: Bytes of the weights as stored.
+        unknown: Tensors whose size is not known: with any, the peak is a lower bound.
+        kernels: The kernel plan this belongs to.
+        lifetimes: When each tensor is alive, in file order.
+    """
+
+    peak_activation_bytes: int
+    peak_node: Step | None
+    peak_tensors: tuple[LiveTensor, ...]
+    live_bytes: tuple[int, ...]
+    weight_bytes: int
+    unknown: tuple[str, ...]
+    kernels: KernelPlan = field(repr=False)
+    lifetimes: Lifetimes = field(repr=False)
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether a tensor's size is unknown."""
+        return bool(self.unknown)
+
+    @cached_property
+    def preallocated_bytes(self) -> int:
+        """Every activation in a buffer of its own."""
+        return sum(self.lifetimes.sizes)
+
+    @cached_property
+    def average_bytes(self) -> float:
+        """Mean of what is alive over the nodes."""
+        return sum(self.live_bytes) / len(self.live_bytes) if self.live_bytes else 0.0
+
+    @cached_property
+    def in_place_peak(self) -> Peak:
+        """Peak when elementwise results and cache appends are written over their input."""
+        pairs = in_place(self.kernels.cost, self.lifetimes)
+        return self._node_peak(self.lifetimes.merged(pairs))
+
+    @cached_property
+    def aliased_peak(self) -> Peak:
+        """Peak when views share their source's buffer."""
+        return self._node_peak(self.lifetimes.merged(views(self.kernels.cost)))
+
+    @cached_property
+    def shared_peak(self) -> Peak:
+        """Peak with both: views aliased and results in place."""
+        cost = self.kernels.cost
+        aliased = self.lifetimes.merged(views(cost))
+        return self._node_peak(aliased.merged(in_place(cost, aliased)))
+
+    @cached_property
+    def fused_peak(self) -> Peak:
+        """Peak while the plan's kernels run, with their workspace."""
+        kernels = self.kernels.kernels
+        lifetimes = kernel_lifetimes(self.kernels)
+        live = lifetimes.live_bytes()
+        if not live:
+            return Peak(0, None)
+        at = max(range(len(live)), key=live.__getitem__)
+        return Peak(live[at], Step(at, kernels[at].name), lifetimes.extra[at])
+
+    @cached_property
+    def arena(self) -> ArenaPlan:
+        """Static offsets for all activations, in file order, aligned to 64 bytes."""
+        return self.arena_for(64)
+
+    def arena_for(self, alignment_bytes: int) -> ArenaPlan:
+        """The same with another alignment (a power of two)."""
+        return pack(self.lifetimes, alignment_bytes)
+
+    @cached_property
+    def kv_cache(self) -> KVCache | None:
+        """The decoder's key/value cache, or None."""
+        return find_cache(self.kernels.cost)
+
+    def _node_peak(self, lifetimes: Lifetimes) -> Peak:
+        live = lifetimes.live_bytes()
+        if not live:
+            return Peak(0, None)
+        at = max(range(len(live)), key=live.__getitem__)
+        step = Step(at, self.kernels.cost.nodes[at].name)
+        return Peak(live[at], step, lifetimes.extra[at])
+
+    def timeline(self, points: int = 40) -> tuple[TimelinePoint, ...]:
+        """What is alive over the run in at most `points` stretches of equally many nodes."""
+        live, nodes = self.live_bytes, self.kernels.cost.nodes
+        width = max(-(-len(live) // max(points, 1)), 1)
+        stretches: list[TimelinePoint] = []
+        for first in range(0, len(live), width):
+            last = min(first + width, len(live)) - 1
+            at = max(range(first, last + 1), key=live.__getitem__)
+            stretches.append(TimelinePoint(first, last, nodes[at].name, live[at]))
+        return tuple(stretches)
+
+    def table(self) -> tuple[MemoryRow, ...]:
+        """Every figure with its rule in a word."""
+        runtime = self.kernels.runtime
+        where = self.peak_node.label if self.peak_node is not None else ""
+        arena, fused = self.arena, self.fused_peak
+        workspace = (
+            f", {fused.workspace_bytes:,} bytes of workspace" if fused.workspace_bytes else ""
+        )
+        rows = [
+            MemoryRow("weights", "weights", self.weight_bytes, "as stored"),
+            MemoryRow(
+                "preallocated", "activations preallocated", self.preallocated_bytes,
+                "every tensor in a buffer of its own",
+            ),
+            MemoryRow(
+                "liveness", "liveness peak", self.peak_activation_bytes,
+                "freed after the last use", where,
+            ),
+            _row("in_place", "in place", self.in_place_peak,
+                 "elementwise results and cache appends over their input"),
+            _row("views_aliased", "views aliased", self.aliased_peak,
+                 "views share their source's buffer"),
+            _row("shared", "in place, views aliased", self.shared_peak, "both"),
+            MemoryRow(
+                "arena", "arena", arena.nbytes,
+                f"static offsets packed {arena.packer}, aligned to {arena.alignment_bytes} bytes, "
+                f"{100 * arena.gap:.1f} % above the lower bound",
+            ),
+            MemoryRow(
+                "average", "average", round(self.average_bytes), "mean over the nodes"
+            ),
+            _row("fused", "peak after fusion", fused, f"kernels of {runtime}{workspace}"),
+        ]  # fmt: skip
+        cache = self.kv_cache
+        if cache is not None:
+            rows.append(
+                MemoryRow(
+                    "kv_cache", "key/value cache", cache.total_bytes,
+                    f"{cache.bytes_per_token:,} bytes a token in {len(cache.layers)} layers",
+                )
+            )  # fmt: skip
+        return tuple(rows)
+
+
+def _row(key: str, title: str, peak: Peak, rule: str) -> MemoryRow:
+    return MemoryRow(key, title, peak.nbytes, rule, peak.step.label if peak.step else "")
+
+
+def plan_memory(plan: KernelPlan) -> MemoryPlan:
+    """Sweep over the nodes in file order and add up what is alive.
+
+    Sizes that are only bounded enter at their upper end; the peak keeps the lower one.
+    """
+    cost = plan.cost
+    lifetimes = node_lifetimes(cost)
+    live = lifetimes.live_bytes()
+    peak, step = 0, None
+    alive: list[int] = []
+    if live:
+        peak = max(live)
+        at = live.index(peak)
+        step = Step(at, cost.nodes[at].name)
+        alive = lifetimes.alive_in(at)
+    alive.sort(key=lambda position: -lifetimes.sizes[position])
+    if lifetimes.least:
+        peak = interval(min(peak, lifetimes.lower_bytes(alive)), peak)
+    return MemoryPlan(
+        peak_activation_bytes=peak,
+        peak_node=step,
+        peak_tensors=tuple([LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]),
+        live_bytes=tuple(live),
+        weight_bytes=sum([w.stored_bytes or 0 for w in cost.weights if w.role is Role.WEIGHT]),
+        unknown=lifetimes.unknown,
+        kernels=plan,
+        lifetimes=lifetimes,
+    )

@@ -91,7 +91,7 @@ class Converter:
             (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
         }
         self._external: dict[str, None] = {}
-        self._function_constants: dict[int, tuple[_HasId, Constant]] = {}
+        self._function_constants: dict[int, tuple[object, Constant]] = {}
         self._call_names: dict[str, int] = {}
         self._calls = 0
         self._expanded = 0

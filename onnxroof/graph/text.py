@@ -22,7 +22,7 @@ class NotTextError(Exception):
 
 
 def check_names(nodes: Sequence[Node], *names: Iterable[str]) -> None:
-    """Raise NotTextError where a name, operator or domain is bytes, in the time of joining them."""
+    """Raise NotTextError where a name, operator or domain is bytes; costs no more than a join."""
     try:
         for listed in names:
             "".join(listed)
@@ -43,8 +43,8 @@ def _repair(message: Message) -> bool:
     changed = False
     for field, value in message.ListFields():
         if field.message_type is not None:
-            items = [value] if hasattr(value, "ListFields") else value
-            changed = any([_repair(item) for item in items]) or changed
+            for item in [value] if hasattr(value, "ListFields") else value:
+                changed |= _repair(item)
         elif isinstance(value, bytes):
             if field.type == field.TYPE_STRING:
                 setattr(message, field.name, _readable(value))

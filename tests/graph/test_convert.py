@@ -409,7 +409,8 @@ def test_weights_of_a_branch_inside_a_function_called_twice_are_one() -> None:
 
 def test_functions_call_functions() -> None:
     text = """agraph (float[2] x) => (float y) { y = my.Twice(x) }
-        <domain: "my", opset_import: ["" : 21, "my" : 1]> Twice (a) => (b) { t = my.F(a) b = my.F(t) }
+        <domain: "my", opset_import: ["" : 21, "my" : 1]>
+        Twice (a) => (b) { t = my.F(a) b = my.F(t) }
         <domain: "my", opset_import: ["" : 21]> F (a) => (b) { b = Relu(a) }"""
     nodes = load_model(model(text, opsets=MY)).graph.nodes
     assert [node.op_type for node in nodes] == ["Relu", "Relu"]

@@ -147,8 +147,8 @@ def test_a_graph_of_constants_alone_is_a_model() -> None:
 
 @pytest.mark.parametrize(
     "location",
-    ["../w.bin", "/etc/passwd", "C:\\w.bin", "c:w.bin", "a/../../w.bin", "..\\w.bin", "", "\\\\host\\w",
-     "a/.."],
+    ["../w.bin", "/etc/passwd", "C:\\w.bin", "c:w.bin", "a/../../w.bin", "..\\w.bin", "",
+     "\\\\host\\w", "a/.."],
 )  # fmt: skip
 def test_external_data_outside_the_folder_is_refused(location: str) -> None:
     with pytest.raises(InvalidGraphError, match="leaves the model's folder") as caught:
@@ -214,7 +214,8 @@ def test_a_file_cannot_forge_the_mark_of_dropped_weights() -> None:
 def test_initializers_listed_as_inputs_of_an_old_file_are_weights() -> None:
     # Conv of IR 3: y is 1×4×6×6 = 144 elements of 27 products each; 4·27 + 4 = 112 parameters
     proto = model(
-        "agraph (float[1,3,8,8] x, float[4,3,3,3] w, float[4] b) => (float y) { y = Conv(x, w, b) }",
+        """agraph (float[1,3,8,8] x, float[4,3,3,3] w, float[4] b) => (float y)
+        { y = Conv(x, w, b) }""",
         opset=8, ir=3,
     )  # fmt: skip
     proto.graph.initializer.append(helper.make_tensor("w", 1, [4, 3, 3, 3], [0.0] * 108))

@@ -40,6 +40,7 @@ _FIGURE_SECTIONS = (
     "special_function_gops",
     "memory",
     "kernel_overhead_us",
+    "denormal_penalty_ns",
     "thread_variants",
 )
 _ENGINES = ("matrix_engine", "vector_engine")

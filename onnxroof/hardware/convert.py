@@ -15,6 +15,8 @@ from onnxroof.hardware.profile import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onnxroof.hardware.checks import Section
     from onnxroof.hardware.profile import Basis, DeviceKind
 
@@ -37,6 +39,7 @@ def to_profile(root: Section) -> HardwareProfile:
         vector_engine=_engine(section(root, "vector_engine")),
         matrix_engine=_optional_engine(root),
         special_function_ops_per_second=_rate(root, "special_function_gops", _GIGA),
+        denormal_penalty_seconds=_nanoseconds(root, "denormal_penalty_ns"),
         memory=tuple(
             _level(name, cast("Section", level)) for name, level in section(root, "memory").items()
         ),
@@ -91,7 +94,13 @@ def _engine(mapping: Section) -> EngineProfile:
         for compute_type in vendor:
             rate = _rate(vendor, compute_type, _TERA) or 0.0
             peaks.append(Peak(compute_type, rate, _rate(sustained, compute_type, _TERA)))
-    return EngineProfile(_text(mapping, "name"), tuple(peaks))
+    return EngineProfile(_text(mapping, "name"), tuple(peaks), tuple(_multiples(mapping)))
+
+
+def _multiples(mapping: Section) -> Iterator[tuple[str, int]]:
+    for compute_type, channels in section(mapping, "channel_multiple").items():
+        if isinstance(channels, int):
+            yield compute_type, channels
 
 
 def _level(name: str, mapping: Section) -> MemoryLevel:
@@ -140,6 +149,11 @@ def _seconds(mapping: Section, key: str) -> float | None:
     """Microseconds as seconds, by way of nanoseconds so that 0.9 µs is 9e-07 s to the last bit."""
     value = _number(mapping, key)
     return None if value is None else round(value * 1000, 6) / _GIGA
+
+
+def _nanoseconds(mapping: Section, key: str) -> float | None:
+    value = _number(mapping, key)
+    return None if value is None else value / _GIGA
 
 
 def _optional_text(mapping: Section, key: str) -> str | None:

@@ -62,14 +62,23 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class EngineProfile:
-    """One engine: what it is called on this device, and its peaks."""
+    """One engine: what it is called on this device, and its peaks.
+
+    `channel_multiples` are (compute type, channels it takes at once); other numbers of channels
+    are padded up to a multiple.
+    """
 
     name: str
     peaks: tuple[Peak, ...]
+    channel_multiples: tuple[tuple[str, int], ...] = ()
 
     def peak(self, compute_type: str) -> Peak | None:
         """The peak of exactly this type, or None."""
         return next((peak for peak in self.peaks if peak.compute_type == compute_type), None)
+
+    def channel_multiple(self, compute_type: str) -> int | None:
+        """Channels of this type taken at once, or None where it is not known."""
+        return dict(self.channel_multiples).get(compute_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,8 @@ class HardwareProfile:
     `kernel_overhead_seconds` is the least the device adds between two queued kernels; what a
     framework adds belongs to the runtime, not to the device.
     `special_function_ops_per_second` is the rate of exp, log, tanh and the like; None: they run
-    at the vector rate.
+    at the vector rate. `denormal_penalty_seconds` is what a core loses on a vector instruction
+    that meets a subnormal number: 0 where there is no penalty, None where it is not known.
     """
 
     name: str
@@ -165,6 +175,7 @@ class HardwareProfile:
     runtime: str
     matrix_engine: EngineProfile | None = None
     special_function_ops_per_second: float | None = None
+    denormal_penalty_seconds: float | None = None
     threads: int | None = None
     thread_variants: tuple[HardwareProfile, ...] = ()
     notes: tuple[str, ...] = ()

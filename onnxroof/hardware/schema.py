@@ -23,6 +23,7 @@ FloatType = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
 IntegerType = Literal["int64", "int32", "int16", "int8", "int4"]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Multiple = Annotated[int, Field(ge=1, le=4096)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=64)]
 LevelName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
@@ -48,6 +49,9 @@ class Engine(_Strict):
     )
     sustained_tops: dict[IntegerType, Positive] = Field(
         default={}, description="Measured peak by integer type, 10^12 operations/s."
+    )
+    channel_multiple: dict[FloatType | IntegerType, Multiple] = Field(
+        default={}, description="Channels taken at once, by type; others are padded up to it."
     )
 
 
@@ -118,6 +122,11 @@ class Profile(_Strict):
     )
     kernel_overhead_us: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         description="Least time between two queued kernels, 10^-6 s."
+    )
+    denormal_penalty_ns: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="Time a core loses on a vector instruction that meets a subnormal number,"
+        " 10^-9 s; 0 where they run at full speed or are flushed; left out where not known.",
     )
     memory: Annotated[dict[LevelName, MemoryLevel], Field(min_length=1)] = Field(
         description="Levels from the nearest to main memory, which is the last."

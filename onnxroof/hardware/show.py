@@ -164,6 +164,10 @@ def _figures_data(profile: HardwareProfile) -> dict[str, object]:
         "peaks": [_peak_data(profile, engine, peak) for engine, peak in _peaks(profile)],
         "special_function_ops_per_second": profile.special_function_ops_per_second,
         "kernel_overhead_seconds": profile.kernel_overhead_seconds,
+        "denormal_penalty_seconds": profile.denormal_penalty_seconds,
+        "channel_multiples": {
+            name: dict(engine.channel_multiples) for name, engine in profile.engines()
+        },
         "memory": [
             {
                 "level": level.level,

@@ -9,7 +9,7 @@ from onnxroof.cost import Status
 from onnxroof.fusion.records import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onnxroof.cost import NodeCost
     from onnxroof.fusion.groups import Group
@@ -57,7 +57,7 @@ def _either(values: Sequence[int]) -> int:
 class Traffic:
     """Bytes a group of nodes moves: each outside tensor in once, each visible result out once.
 
-    Nodes that folded into weights read and write nothing.
+    The parameters of nodes that folded into weights are not read.
     """
 
     __slots__ = ("activations", "constants", "elided", "graph", "group", "written")
@@ -67,45 +67,54 @@ class Traffic:
         self.group = group
         self.activations: dict[str, dict[str, int | None]] = {}
         self.constants: dict[str, int | None] = {}
-        self.written: dict[str, int | None] = {}
+        self.written: list[int | None] = []
         self.elided: list[str] = []
-        inside = set(group.nodes)
-        made = {name for index in group.nodes for name in graph.nodes[index].node.outputs if name}
-        for index in group.nodes:
-            self._inputs(graph.nodes[index], made, constants=index not in group.folded)
-            self._outputs(graph.nodes[index], inside)
+        members = group.nodes
+        inside = set(members)
+        made: set[str] = set()
+        for index in members:
+            made.update(graph.nodes[index].node.outputs)
+        for index in members:
+            node = graph.nodes[index]
+            self._inputs(node, made, constants=index not in group.folded)
+            self._outputs(node, inside)
 
     def _inputs(self, node: NodeCost, made: set[str], *, constants: bool) -> None:
         call = node.call
-        reads = (call.cost.reads if call.cost is not None else None) or {}
+        infos = call.inputs
+        reads = (call.cost.reads if call.cost is not None else None) or _NOTHING
         control = call.operator.control if call.operator is not None else ()
         source = self.graph.source
         for position, name in enumerate(node.node.inputs):
-            info = call.inputs[position]
+            info = infos[position]
             if info is None or position in control:
                 continue
-            nbytes = reads.get(position, info.nbytes)
             if info.constant:
                 if constants:
-                    self._constant(name, nbytes)
+                    self._constant(name, reads.get(position, info.nbytes))
                 continue
             tensor = source.get(name, name)
-            if tensor not in made:
-                seen = self.activations.setdefault(tensor, {})
+            if tensor in made:
+                continue
+            nbytes = reads.get(position, info.nbytes)
+            seen = self.activations.get(tensor)
+            if seen is None:
+                self.activations[tensor] = {name: nbytes}
+            else:
                 seen[name] = _most(seen.get(name, 0), nbytes)
 
     def _constant(self, name: str, nbytes: int | None) -> None:
         if self.group.integer:
             stored = self.graph.dequantized.get(name)
             if stored is not None:
-                for inner, size in stored:
-                    self.constants[inner] = size
+                self.constants.update(stored)
                 return
         self.constants[name] = _most(self.constants.get(name, 0), nbytes)
 
     def _outputs(self, node: NodeCost, inside: set[int]) -> None:
         call, graph = node.call, self.graph
-        writes = (call.cost.writes if call.cost is not None else None) or {}
+        infos = call.outputs
+        writes = (call.cost.writes if call.cost is not None else None) or _NOTHING
         for position, name in enumerate(node.node.outputs):
             if not name:
                 continue
@@ -116,18 +125,23 @@ class Traffic:
                 if inside.issuperset(readers):
                     self.elided.append(name)
                     continue
-            info = call.outputs[position] if position < len(call.outputs) else None
-            self.written[name] = writes.get(position, info.nbytes if info is not None else None)
+            known = infos[position].nbytes if position < len(infos) else None
+            self.written.append(writes.get(position, known))
 
     def input_bytes(self) -> int | None:
         """Activation bytes read; parts of one tensor never count more than the tensor."""
-        sizes: list[int | None] = []
+        read: int | None = 0
+        tensors = self.graph.tensors
         for tensor, parts in self.activations.items():
-            read = total(parts.values())
-            info = self.graph.info(tensor)
-            whole = info.nbytes if info is not None else None
-            sizes.append(read if read is None or whole is None else min(read, whole))
-        return total(sizes)
+            size = total(parts.values())
+            whole = tensors[tensor].nbytes
+            if size is None or read is None:
+                return None
+            read += size if whole is None else min(size, whole)
+        return read
+
+
+_NOTHING: Mapping[int, int] = {}
 
 
 def _most(one: int | None, other: int | None) -> int | None:
@@ -138,27 +152,42 @@ def fused_kernel(index: int, graph: LiveGraph, group: Group) -> Kernel:
     """Several nodes in one launch."""
     group.nodes.sort()
     traffic = Traffic(graph, group)
-    running = [graph.nodes[member] for member in group.nodes if member not in group.folded]
-    head = graph.nodes[group.anchor]
-    flops = total([node.flops for node in running])
+    nodes = [graph.nodes[member] for member in group.nodes]
+    running = nodes
     weight_bytes = total(traffic.constants.values())
+    bias_flops = 0
     if group.folded:
+        running = [node for node in nodes if node.node.index not in group.folded]
         bias_flops, bias_bytes = _folded_bias(graph, group)
-        flops = None if flops is None else flops + bias_flops
         weight_bytes = None if weight_bytes is None else weight_bytes + bias_bytes
-    onnx_node = head.node
+    macs, flops, transcendentals = _work(running)
+    head = graph.nodes[group.anchor]
     return Kernel(
         index, tuple(group.nodes), group.anchor, group.rule,
-        onnx_node.name or onnx_node.label,
-        "+".join([graph.nodes[member].node.op_type for member in group.nodes]),
-        total([node.macs for node in running]),
-        flops,
-        total([node.transcendentals for node in running]),
+        head.node.label,
+        "+".join([node.node.op_type for node in nodes]),
+        macs,
+        None if flops is None else flops + bias_flops,
+        transcendentals,
         traffic.input_bytes(),
         weight_bytes,
-        total(traffic.written.values()),
-        tuple(traffic.elided), _compute_dtype(graph, group), (), _note(graph, group),
+        total(traffic.written),
+        tuple(traffic.elided),
+        _integer_dtype(graph, head) if group.integer else head.compute_dtype,
+        (), _note(nodes, group),
     )  # fmt: skip
+
+
+def _work(nodes: Sequence[NodeCost]) -> tuple[int | None, int | None, int | None]:
+    """(MACs, FLOPs, transcendentals) of all; None when one is unknown."""
+    macs = flops = transcendentals = 0
+    for node in nodes:
+        if node.macs is None or node.flops is None or node.transcendentals is None:
+            return None, None, None
+        macs += node.macs
+        flops += node.flops
+        transcendentals += node.transcendentals
+    return macs, flops, transcendentals
 
 
 def _folded_bias(graph: LiveGraph, group: Group) -> tuple[int, int]:
@@ -173,29 +202,23 @@ def _folded_bias(graph: LiveGraph, group: Group) -> tuple[int, int]:
     return result.elements, result.dtype.nbytes(channels) or 0
 
 
-def _compute_dtype(graph: LiveGraph, group: Group) -> DType | None:
-    """The anchor's type; that of the stored integers for an integer kernel."""
-    head = graph.nodes[group.anchor]
-    if not group.integer:
-        return head.compute_dtype
-    source = graph.source
+def _integer_dtype(graph: LiveGraph, head: NodeCost) -> DType | None:
+    """The type of the stored integers an integer kernel computes on."""
     for name in head.node.inputs:
-        info = graph.info(source.get(name, name))
+        info = graph.tensors.get(graph.source.get(name, name))
         if info is not None and info.dtype is not None and info.dtype.is_integer:
             return info.dtype
     return head.compute_dtype
 
 
-def _note(graph: LiveGraph, group: Group) -> str:
-    folded = [graph.nodes[member].node.op_type for member in sorted(group.folded)]
-    said = [f"{', '.join(folded)} folded into the weights"] if folded else []
-    said += [group.note] if group.note else []
-    said += [
-        node.note
-        for node in map(graph.nodes.__getitem__, group.nodes)
-        if node.note and node.status is not Status.FREE
-    ]
-    return "; ".join(dict.fromkeys(said))
+def _note(nodes: Sequence[NodeCost], group: Group) -> str:
+    said = [node.note for node in nodes if node.note and node.status is not Status.FREE]
+    if group.note:
+        said.insert(0, group.note)
+    if group.folded:
+        folded = [node.node.op_type for node in nodes if node.node.index in group.folded]
+        said.insert(0, f"{', '.join(folded)} folded into the weights")
+    return "; ".join(dict.fromkeys(said)) if said else ""
 
 
 def total(values: Iterable[int | None]) -> int | None:

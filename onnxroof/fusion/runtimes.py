@@ -115,6 +115,20 @@ RUNTIMES: Mapping[str, Runtime] = {runtime.name: runtime for runtime in _ALL}
 """Every fusion set by name."""
 
 
+EVERYTHING = Runtime(
+    name="everything",
+    what="every rule there is, to tell what a runtime leaves out",
+    rules=(
+        *_DECOMPOSED, "flash-attention", "squeeze-excite", "rotary-embedding",
+        "group-normalization", "convolution-residual-activation",
+        "matmul-bias-residual-activation", "skip-layer-normalization", "skip-rms-normalization",
+        "transpose-chain", "pad-pool", "elementwise-reduction",
+    ),
+    folds=frozenset({CSE, QDQ, TRANSPOSES}),
+)  # fmt: skip
+"""Not a runtime; the widest grouping, which `explain_fusion` compares with."""
+
+
 def find_runtime(name: str) -> Runtime:
     """The fusion set of this name. Raises UsageError, listing the names, for an unknown one."""
     runtime = RUNTIMES.get(name)

@@ -93,9 +93,7 @@ def _reads(node: NodeCost) -> set[str]:
     return names
 
 
-def _pass_through(
-    node: NodeCost, made: dict[str, int], through: dict[str, frozenset[int]]
-) -> None:
+def _pass_through(node: NodeCost, made: dict[str, int], through: dict[str, frozenset[int]]) -> None:
     """A folded node is no job, yet in a file it stands behind what it names."""
     behind = {made[name] for name in node.node.inputs if made.get(name, -1) >= 0}
     behind.update(*(through[name] for name in node.node.inputs if name in through))

@@ -46,7 +46,10 @@ def reorder_model(
     """
     source, target = Path(source_path), Path(out_path)
     try:
-        with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with (
+            source.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
             view = memoryview(data)
             try:
                 chunks = _reordered(view, order)

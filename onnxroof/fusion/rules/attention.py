@@ -1,4 +1,4 @@
-"""Attention: scaled scores, mask, softmax and the weighted sum, and rotary position embedding."""
+"""Blocks: attention, rotary position embedding, squeeze-and-excite."""
 
 from __future__ import annotations
 
@@ -40,6 +40,23 @@ RULES = (
         why="softmax(Q·Kᵀ·scale + mask)·V block by block with a running maximum and sum: the "
         "score matrix never reaches memory. Repeated heads (grouped queries) are read once.",
         anchor="s0",
+        closed=True,
+    ),
+    Composite(
+        name="squeeze-excite",
+        kind="SqueezeExcite",
+        drawings=(
+            """
+            g = GlobalAveragePool/ReduceMean(x)
+            c = Conv/Gemm/MatMul(g, #)
+            a = Relu/Swish/HardSwish/Gelu(c)
+            d = Conv/Gemm/MatMul(a, #)
+            s = Sigmoid/HardSigmoid(d)
+            y = Mul(x, s)
+            """,
+        ),
+        why="A gate per channel: x · σ(W₂·act(W₁·mean(x))). Where the feature map stays on chip "
+        "it is read once.",
         closed=True,
     ),
     Composite(

@@ -147,7 +147,16 @@ def packed_moe_cost(call: OpCall) -> OpCost:
     return OpCost(work.macs, work.flops, work.transcendentals, reads=reads)
 
 
+def _unpacked(call: OpCall, position: int) -> int:
+    """Values in the packed weights of the experts; elements of anything else."""
+    for layer, (at, _) in enumerate(_LAYERS["QMoE"], start=1):
+        if position == at:
+            stored, bits = _stored_bits(call, layer, call.input(at).dtype)
+            return call.input(at).elements * stored // bits
+    return call.input(position).elements
+
+
 declare(
-    "QMoE", domain=MICROSOFT,
+    "QMoE", domain=MICROSOFT, unpacked=_unpacked,
     quantization=(3, 6, 9, 11, 12, 13, 15, 16, 17, 18, 19, 20),
 )  # fmt: skip

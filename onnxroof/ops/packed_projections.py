@@ -158,7 +158,15 @@ def ordered_matmul_cost(call: OpCall) -> OpCost:
     return OpCost(macs, 2 * macs + extra, compute_dtype=DType.INT8)
 
 
-declare("MatMulNBitsMlp", domain=MICROSOFT, quantization=(4, 7))
-declare("MatMulNBitsQkv", domain=MICROSOFT, quantization=(4, 7, 10))
-declare("MatMulNBitsQLoRA", domain=MICROSOFT, quantization=(2, 4, 6))
+def _unpacked(call: OpCall, position: int) -> int:
+    """Values of `bits` bits in a packed weight; elements of anything else."""
+    weight = call.input(position)
+    if weight.dtype is not DType.UINT8:
+        return weight.elements
+    return weight.elements * 8 // max(call.attr("bits", 4), 1)
+
+
+declare("MatMulNBitsMlp", domain=MICROSOFT, quantization=(4, 7), unpacked=_unpacked)
+declare("MatMulNBitsQkv", domain=MICROSOFT, quantization=(4, 7, 10), unpacked=_unpacked)
+declare("MatMulNBitsQLoRA", domain=MICROSOFT, quantization=(2, 4, 6), unpacked=_unpacked)
 declare("QOrderedMatMul", domain=MICROSOFT, quantization=(1, 3, 4, 7))

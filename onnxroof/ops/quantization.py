@@ -43,7 +43,10 @@ declare("QLinearConcat", domain=MICROSOFT, quantization=(
     0, 1, *(first + offset for first in range(2, 2 + 3 * _CONCATENATED, 3) for offset in (1, 2)),
 ))  # fmt: skip
 declare("MulInteger", domain=MICROSOFT, quantization=(1, 3), pointwise=True)
-declare("GatherBlockQuantized", domain=MICROSOFT, quantization=(2, 3))
+declare(
+    "GatherBlockQuantized", domain=MICROSOFT, quantization=(2, 3),
+    unpacked=lambda call, position: call.input(position).elements * _values_per_element(call),
+)  # fmt: skip
 declare("DequantizeBFP", domain=MICROSOFT, control=(1, 2))
 declare("QOrderedGelu", domain=MICROSOFT, quantization=(1, 2), pointwise=True)
 declare("QuantizeWithOrder", "DequantizeWithOrder", domain=MICROSOFT, quantization=(1,))

@@ -213,7 +213,8 @@ def lstm_cost(call: OpCall) -> OpCost:
         X [T, B, I]    W [D, 4·H, I]    R [D, 4·H, H]    B [D, 8·H]    P [D, 3·H]
         Y [T, D, B, H]    Y_h, Y_c [D, B, H]
     Formula
-        Per cell: macs = 4·H · (I + H)
+        Per cell, of which there are D · T · B:
+        macs = 4·H · (I + H)
         flops = 2 · macs + 8·H (biases) + 6·H (peepholes: product and sum) + 5·H (clip, if given)
         + 5·H (activations: f of i, o, f; g; h) + 3·H (C = f·C + i·c) + H (h = o·h(C))
     Convention
@@ -258,8 +259,9 @@ def quantized_lstm_cost(call: OpCall) -> OpCost:
     """LSTM with 8-bit weights; X and the hidden state are quantized as they come.
 
     Formula
-        As LSTM; per cell one operation more per element quantized (I + H) and two per gate element
-        (4·H) of each product: rescaling of x·W and of h·R.
+        macs as LSTM
+        flops as LSTM, plus per cell one per element quantized (I + H) and two per gate element
+        (4·H) of each product: rescaling of x·W and of h·R
     Source
         ONNX Runtime contrib operators, DynamicQuantizeLSTM.
     """
@@ -290,9 +292,11 @@ def attending_lstm_cost(call: OpCall) -> OpCost:
         W [D, 4·H, I + attention state]    QW [D, H, A]    MW [D, Dm, A]    V [D, A]
         M [B, Tm, Dm]    AW [D, Dm + H, Aw]
     Formula
-        Once per direction: macs = B · Tm · Dm · A (keys).
-        Per cell: that of LSTM + macs = H·A (query) + Tm·A (score) + Tm·Dm (context)
-        + (Dm + H)·Aw; flops = 2 · macs + Tm·A (sum) + Tm·A (tanh) + 5·Tm − 2 (softmax)
+        macs as LSTM, plus D · B · Tm · Dm · A (keys, once), plus per cell H·A (query)
+        + Tm·A (score) + Tm·Dm (context) + (Dm + H)·Aw (layer)
+        flops as LSTM, plus 2 per mac more, plus per cell Tm·A (sum) + Tm·A (tanh)
+        + 5·Tm − 2 (softmax)
+        transcendentals as LSTM, plus Tm·A + Tm per cell
     Source
         ONNX Runtime contrib operators, AttnLSTM.
     """

@@ -7,6 +7,7 @@ answer at once. Exit codes: 0 fine, 1 findings (with --strict: not everything co
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import contextmanager
@@ -53,11 +54,19 @@ class PeakChoice(Enum):
 
 
 def main() -> None:
-    """Run the command line; never returns."""
+    """Run the command line; never returns.
+
+    A command runs once and ends, so looking for garbage would cost a tenth of its time for
+    nothing; `gc.freeze` spares the interpreter one last search on its way out.
+    """
+    gc.disable()
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _complete_hardware(incomplete: str) -> list[str]:

@@ -14,15 +14,15 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, is_exact, largest, lower, smallest, upper
-from onnxroof.graph.types import DType
 from onnxroof.ops.call import Impossible, Undetermined
 from onnxroof.shapes import MALFORMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onnxroof.graph.types import Constant, Node
-    from onnxroof.ops.call import OpCall, OpCost, TensorInfo
+    from onnxroof.graph.types import Constant, DType, Node
+    from onnxroof.ops.call import OpCall, OpCost
+    from onnxroof.ops.registry import Operator
     from onnxroof.shapes import ShapedGraph
 
 
@@ -434,7 +434,8 @@ def _role(call: OpCall, position: int, constant: Constant) -> Role | None:
     Weights are floating-point constants and integers of up to 16 bits; wider integers and booleans
     index and steer, unless the operator says that this input is a weight (an int32 bias). A single
     number in elementwise arithmetic is a literal of the model's code, not a parameter, except a
-    one-element initializer that Add, Mul or PRelu reads.
+    one-element initializer that Add, Mul or PRelu reads. So is an initial state that a Constant
+    node holds: the zeros of the model's code.
     """
     operator = call.operator
     if operator is not None:
@@ -444,21 +445,25 @@ def _role(call: OpCall, position: int, constant: Constant) -> Role | None:
             return Role.CONTROL
         if position in operator.integer_weights:
             return Role.WEIGHT
-        if operator.pointwise and _is_literal(call.op_type, constant):
+        if _is_literal(operator, position, constant):
             return Role.CONTROL
     if not _is_weight_type(constant.dtype):
         return Role.CONTROL
     return None if call.folded else Role.WEIGHT
 
 
-def _is_literal(op_type: str, constant: Constant) -> bool:
-    """A single number that the exporter wrote for a literal in the code."""
+def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
+    """A single number or a zero state that the exporter wrote for a literal in the code."""
+    if position in operator.states:
+        return constant.origin == "Constant"
+    if not operator.pointwise:
+        return False
     shape = constant.shape
     if not shape:
         return True
     if math.prod(shape) != 1:
         return False
-    return constant.origin == "Constant" or op_type not in _SCALED_BY_PARAMETERS
+    return constant.origin == "Constant" or operator.op_type not in _SCALED_BY_PARAMETERS
 
 
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
@@ -530,7 +535,7 @@ def _traffic(
         if position in control and position not in reads:
             continue
         seen.add(name)
-        nbytes = reads[position] if position in reads else info.nbytes
+        nbytes = reads.get(position, info.nbytes)
         if info.constant:
             constants = None if nbytes is None or constants is None else constants + nbytes
         else:
@@ -623,11 +628,23 @@ def _bytes_of(cost: GraphCost, role: Role) -> int:
 def _add_macs_by_dtype(cost: GraphCost, trips: int, by_dtype: Counter[str]) -> None:
     for node in cost.nodes:
         if node.bodies:
-            for body in node.bodies:
-                _add_macs_by_dtype(body.cost, trips * body.trips, by_dtype)
+            _add_body_macs(node.bodies, trips, by_dtype)
         elif node.macs:
             label = node.compute_dtype.label if node.compute_dtype is not None else "unknown"
             by_dtype[label] += trips * node.macs
+
+
+def _add_body_macs(bodies: tuple[BodyCost, ...], trips: int, by_dtype: Counter[str]) -> None:
+    """All bodies' multiply-accumulates; of alternatives, each type's most."""
+    most: Counter[str] = Counter()
+    for body in bodies:
+        own: Counter[str] = Counter()
+        _add_macs_by_dtype(body.cost, trips * body.trips, own)
+        if body.alternative:
+            most |= own
+        else:
+            by_dtype.update(own)
+    by_dtype.update(most)
 
 
 def each_body(cost: GraphCost) -> Iterator[tuple[NodeCost, BodyCost]]:

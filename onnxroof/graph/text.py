@@ -33,7 +33,7 @@ def check_names(nodes: Sequence[Node], *names: Iterable[str]) -> None:
 
 
 def with_text(proto: onnx.ModelProto) -> onnx.ModelProto | None:
-    r"""A copy whose texts are all text, other bytes as escapes (\xe9); None when nothing changed."""
+    r"""A copy with readable texts, other bytes as escapes (\xe9); None when nothing changed."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     return copy if _repair(copy) else None

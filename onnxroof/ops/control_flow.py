@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, is_exact, largest, smallest, upper
+from onnxroof.bounded import BoundedInt, interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType, Graph
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.geometry import normalize_axis
@@ -107,7 +107,7 @@ def _either(one: TensorInfo, other: TensorInfo) -> TensorInfo:
 
 def _between(one: int, other: int) -> int:
     low, high = smallest(one, other), largest(one, other)
-    return BoundedInt(upper(high), getattr(low, "low", int(low)))
+    return BoundedInt(upper(high), lower(low))
 
 
 def run_loop(call: OpCall, walk: Walk) -> Outcome:
@@ -129,7 +129,7 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
     carried = shaped.outputs[1 : 1 + len(states)]
     changing = [i for i, new in enumerate(carried) if _signature(new) != _signature(varying[i])]
     settled = not changing and all(_is_sized(info) for info in shaped.outputs[1:])
-    if not settled and is_exact(trips) and not per_trip and trips <= MOST_UNROLLED_TRIPS:
+    if not settled and is_exact(trips) and not per_trip and 0 < trips <= MOST_UNROLLED_TRIPS:
         return _unrolled(body, walk, condition, states, int(trips))
     if changing:
         for i in changing:
@@ -173,12 +173,14 @@ def _trips(call: OpCall, limit: int | None, condition_out: TensorInfo) -> tuple[
     if start is not None and not bool(start.ravel()[0]):
         call.note("the condition is false from the start: the body never runs")
         return 0, False
-    stays = condition_out.value is not None and bool(np.asarray(condition_out.value).ravel()[0])
-    if limit is not None and stays and starts:
+    goes_on = condition_out.value is None or bool(np.asarray(condition_out.value).ravel()[0])
+    if not goes_on:
+        limit = 1 if limit is None else smallest(limit, 1)
+    if limit is not None and starts and condition_out.value is not None:
         return limit, False
     if limit is not None:
         call.note(f"the trip count is an upper bound ({limit}): the body or an input may stop earlier")
-        return (BoundedInt(limit, 1 if starts and limit else 0) if limit else 0), False
+        return interval(1 if starts and lower(limit) else 0, upper(limit)), False
     call.note("the trip count is computed at run time: costs are those of one trip")
     return 1, True
 

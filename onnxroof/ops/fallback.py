@@ -112,9 +112,10 @@ def infer_by_schema(call: OpCall) -> list[TensorInfo]:
         for formal, info in zip(proto.input, call.inputs, strict=True)
         if info is not None
     }
+    failures = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
     try:
         inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+    except (*failures, RuntimeError, ValueError) as error:
         raise Undetermined(f"the standard's inference for {name} failed: {error!s:.200}") from None
     return [_info(inferred.get(output), output, name) for output in proto.output]
 

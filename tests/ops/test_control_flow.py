@@ -1,0 +1,463 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxroof
+from onnxroof.analysis import Analysis
+from onnxroof.bounded import ends, is_exact
+from onnxroof.cost import Status
+from tests.builders import model
+
+W = "float[8,8] w = {" + ",".join(["0.0"] * 64) + "}"
+TRUE = "bool yes = {1}"
+
+
+def analysis(text: str, opset: int = 21, **dims: int) -> Analysis:
+    return onnxroof.analyze(model(text, opset=opset), dims=dims)
+
+
+def trips(count: int) -> str:
+    return f"int64 m = {{{count}}}"
+
+
+# -- If --------------------------------------------------------------------------------------
+
+BRANCHES = """
+    then_branch = t () => (float a) { a = MatMul(x, w) },
+    else_branch = e () => (float b) { b = Relu(x) }"""
+
+
+@pytest.mark.parametrize(("condition", "macs", "flops"), [(1, 2 * 8 * 8, 2 * 128), (0, 0, 16)])
+def test_a_known_condition_takes_its_branch(condition: int, macs: int, flops: int) -> None:
+    # then: x[2,8] · w[8,8], 128 MACs; else: 16 elements
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y) <bool c = {{{condition}}}, {W}>"
+        f"{{ y = If(c) <{BRANCHES}> }}"
+    )
+    assert (result.totals.macs, result.totals.flops) == (macs, flops)
+    assert is_exact(result.totals.macs)
+    assert not result.totals.is_upper_bound
+    assert any("the condition is known" in sentence for sentence in result.assumptions)
+
+
+def test_a_condition_from_shape_arithmetic_is_known() -> None:
+    # The first size of x is 2, not 3: the else branch
+    result = analysis(
+        f"""agraph (float[2,8] x) => (float y) <int64 zero = {{0}}, int64 three = {{3}}, {W}>
+        {{ s = Shape(x) n = Gather(s, zero) c = Equal(n, three) y = If(c) <{BRANCHES}> }}"""
+    )
+    assert result.totals.macs == 0
+
+
+def test_an_unknown_condition_gives_both_ends() -> None:
+    # At most the product (128 MACs, 256 FLOPs), at least the Relu (0 MACs, 16 FLOPs)
+    result = analysis(
+        f"agraph (float[2,8] x, bool c) => (float y) <{W}> {{ y = If(c) <{BRANCHES}> }}"
+    )
+    totals = result.totals
+    assert (totals.macs, totals.macs_min) == (128, 0)
+    assert (totals.flops, totals.flops_min) == (256, 16)
+    assert totals.is_upper_bound
+    assert not totals.is_lower_bound
+    assert any("at run time" in sentence for sentence in result.assumptions)
+    assert result.tensors["y"].shape == (2, 8)
+
+
+def test_macs_by_type_of_two_branches_are_those_of_the_larger() -> None:
+    branches = """then_branch = t () => (float a) { a = MatMul(x, w) },
+                  else_branch = e () => (float b) { m = MatMul(x, w) b = MatMul(m, w) }"""
+    result = analysis(
+        f"agraph (float[2,8] x, bool c) => (float y) <{W}> {{ y = If(c) <{branches}> }}"
+    )
+    assert (result.totals.macs, result.totals.macs_min) == (256, 128)
+    assert result.totals.macs_by_dtype == {"fp32": 256}
+
+
+def test_outputs_of_different_size_are_bounded() -> None:
+    text = """agraph (float[2,8] x, bool c) => (float y) {
+        y = If(c) <then_branch = t () => (float a) { a = Concat <axis = 0> (x, x) },
+                   else_branch = e () => (float b) { b = Identity(x) }> }"""
+    shape = analysis(text).tensors["y"].shape
+    assert shape is not None
+    assert (ends(shape[0]), shape[1]) == ((2, 4), 8)
+
+
+def test_outputs_of_different_rank_have_no_shape_unless_the_branch_is_known() -> None:
+    text = """agraph (float[1,8] x{extra}) => (float y) {const} {{
+        y = If(c) <then_branch = t () => (float a) {{ a = Squeeze(x) }},
+                   else_branch = e () => (float b) {{ b = Identity(x) }}> }}"""
+    known = analysis(text.format(extra="", const="<bool c = {1}>"))
+    assert known.tensors["y"].shape == (8,)
+    unknown = analysis(text.format(extra=", bool c", const=""))
+    assert unknown.tensors["y"].shape is None
+
+
+def test_weights_of_both_branches_are_in_the_file() -> None:
+    # An undecided If needs both: 64 + 64 parameters
+    text = f"""agraph (float[2,8] x, bool c) => (float y) <{W}, {W.replace(" w ", " v ")}> {{
+        y = If(c) <then_branch = t () => (float a) {{ a = MatMul(x, w) }},
+                   else_branch = e () => (float b) {{ b = MatMul(x, v) }}> }}"""
+    assert analysis(text).totals.parameters == 128
+
+
+# -- Loop ------------------------------------------------------------------------------------
+
+BODY = """body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next, float[2,8] out)
+    { on = Identity(go) next = MatMul(h, w) out = Identity(next) }"""
+
+
+def test_a_loop_of_known_trips_is_its_body_times_the_trips() -> None:
+    # 5 · 2·8·8 MACs; the 64 weights once; the scan output stacked
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y, float ys) <{trips(5)}, {TRUE}, {W}>"
+        f"{{ y, ys = Loop(m, yes, x) <{BODY}> }}"
+    )
+    totals = result.totals
+    assert (totals.macs, totals.flops, totals.macs_min) == (640, 1280, 640)
+    assert (totals.parameters, totals.weight_bytes) == (64, 256)
+    assert totals.macs_by_dtype == {"fp32": 640}
+    assert result.tensors["y"].shape == (2, 8)
+    assert result.tensors["ys"].shape == (5, 2, 8)
+    (body,) = result.nodes[0].bodies
+    assert (body.name, body.trips, body.per_trip) == ("body", 5, False)
+    assert sum(node.macs or 0 for node in body.cost.nodes) == 128
+
+
+def test_trips_come_from_shape_arithmetic_too() -> None:
+    result = analysis(
+        f"""agraph (float[2,8] x, float[7,3] l) => (float y, float ys)
+        <int64 zero = {{0}}, {TRUE}, {W}>
+        {{ s = Shape(l) m = Gather(s, zero) y, ys = Loop(m, yes, x) <{BODY}> }}"""
+    )
+    assert result.totals.macs == 7 * 128
+    assert result.tensors["ys"].shape == (7, 2, 8)
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_loop_of_no_trips_costs_nothing_and_keeps_its_state(count: int) -> None:
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y, float ys) <{trips(count)}, {TRUE}, {W}>"
+        f"{{ y, ys = Loop(m, yes, x) <{BODY}> }}"
+    )
+    assert (result.totals.macs, result.totals.flops) == (0, 0)
+    assert result.tensors["y"].shape == (2, 8)
+    assert result.tensors["ys"].shape == (0, 2, 8)
+    assert result.totals.parameters == 64
+
+
+def test_a_condition_false_from_the_start_runs_nothing() -> None:
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y, float ys) <{trips(5)}, bool no = {{0}}, {W}>"
+        f"{{ y, ys = Loop(m, no, x) <{BODY}> }}"
+    )
+    assert result.totals.macs == 0
+    assert result.tensors["ys"].shape == (0, 2, 8)
+
+
+EARLY = """body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next, float[2,8] out)
+    { next = MatMul(h, w) out = Identity(next)
+      t = ReduceSum <keepdims = 0> (next) zero = Constant <value_float = 0.0> ()
+      on = Greater(t, zero) }"""
+
+
+def test_a_body_that_may_stop_makes_the_count_an_upper_bound() -> None:
+    # t in 1 … 10: 128·t MACs, at most 1280, at least 128; flops of the sum 15 and the comparison 1
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y, float ys) <{trips(10)}, {TRUE}, {W}>"
+        f"{{ y, ys = Loop(m, yes, x) <{EARLY}> }}"
+    )
+    totals = result.totals
+    assert (totals.macs, totals.macs_min) == (1280, 128)
+    assert (totals.flops, totals.flops_min) == (10 * 272, 272)
+    assert totals.is_upper_bound
+    assert totals.parameters == 64
+    shape = result.tensors["ys"].shape
+    assert shape is not None
+    assert ends(shape[0]) == (1, 10)
+    assert any("trip count is an upper bound" in sentence for sentence in result.assumptions)
+
+
+def test_a_start_condition_nobody_knows_may_run_nothing() -> None:
+    result = analysis(
+        f"agraph (float[2,8] x, bool c) => (float y, float ys) <{trips(4)}, {W}>"
+        f"{{ y, ys = Loop(m, c, x) <{BODY}> }}"
+    )
+    assert (result.totals.macs, result.totals.macs_min) == (4 * 128, 0)
+
+
+STOPS = """body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next)
+    { on = Constant <value = bool {0}> () next = MatMul(h, w) }"""
+
+
+@pytest.mark.parametrize("limit", [trips(6), ""])
+def test_a_body_that_always_stops_runs_once(limit: str) -> None:
+    name = "m" if limit else '""'
+    constants = ", ".join(filter(None, (limit, TRUE, W)))
+    result = analysis(
+        f"agraph (float[2,8] x) => (float y) <{constants}> {{ y = Loop({name}, yes, x) <{STOPS}> }}"
+    )
+    assert (result.totals.macs, result.totals.macs_min) == (128, 128)
+    assert not result.totals.per_trip
+
+
+@pytest.mark.parametrize("limit", ["n", '""'])
+def test_unknown_trips_are_counted_per_trip_and_flagged(limit: str) -> None:
+    result = analysis(
+        f"agraph (float[2,8] x, int64 n) => (float y, float ys) <{TRUE}, {W}>"
+        f"{{ y, ys = Loop({limit}, yes, x) <{EARLY}> }}"
+    )
+    totals = result.totals
+    assert (totals.macs, totals.per_trip) == (128, True)
+    assert result.nodes[0].bodies[0].per_trip
+    assert result.tensors["y"].shape == (2, 8)
+    assert any("costs are those of one trip" in sentence for sentence in result.assumptions)
+
+
+def test_trips_that_follow_from_data_are_bounded() -> None:
+    # NonZero of 6 elements finds at most 6: at most 6 trips
+    result = analysis(
+        f"""agraph (float[2,8] x, float[6] d) => (float y, float ys)
+        <int64 one = {{1}}, {TRUE}, {W}>
+        {{ nz = NonZero(d) s = Shape(nz) m = Gather(s, one) y, ys = Loop(m, yes, x) <{BODY}> }}"""
+    )
+    assert (result.totals.macs, result.totals.macs_min) == (6 * 128, 0)
+
+
+GROWS = """body = b (int64 i, bool go, float[n] h) => (bool on, float[k] next)
+    { on = Identity(go) next = Concat <axis = 0> (h, one) }"""
+
+
+def test_a_list_that_grows_is_followed_trip_by_trip() -> None:
+    # 3 elements, one more each trip: 4, 5, 6, 7
+    result = analysis(
+        f"agraph (float[3] x) => (float y) <{trips(4)}, {TRUE}, float[1] one = {{0.0}}>"
+        f"{{ y = Loop(m, yes, x) <{GROWS}> }}"
+    )
+    assert result.tensors["y"].shape == (7,)
+    assert len(result.nodes[0].bodies) == 4
+
+
+def test_a_list_that_grows_no_trip_keeps_its_size() -> None:
+    result = analysis(
+        f"""agraph (float[3] x) => (float y, float ys) <{trips(0)}, {TRUE}, float[1] one = {{0.0}}> {{
+        y, ys = Loop(m, yes, x) <body = b (int64 i, bool go, float[n] h)
+            => (bool on, float[k] next, float[1] out) {{
+            on = Identity(go) next = Concat <axis = 0> (h, one) out = Neg(one) }}> }}"""
+    )
+    assert result.tensors["y"].shape == (3,)
+    assert result.tensors["ys"].shape == (0, 1)
+    assert result.totals.flops == 0
+
+
+def test_a_list_that_grows_unknown_times_has_no_size_and_says_so() -> None:
+    result = analysis(
+        f"agraph (float[3] x, int64 m) => (float y) <{TRUE}, float[1] one = {{0.0}}>"
+        f"{{ y = Loop(m, yes, x) <{GROWS}> }}"
+    )
+    assert result.tensors["y"].shape is None
+    assert any("changes shape from trip to trip" in sentence for sentence in result.assumptions)
+
+
+def test_loops_in_loops_multiply() -> None:
+    # 3 outer trips of 4 inner trips of 128 MACs; one weight
+    result = analysis(
+        f"""agraph (float[2,8] x) => (float y) <{trips(3)}, int64 k = {{4}}, {TRUE}, {W}> {{
+        y = Loop(m, yes, x) <body = outer (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] r)
+            {{ on = Identity(go)
+               r = Loop(k, yes, h) <body = inner (int64 j, bool g, float[2,8] p)
+                    => (bool o, float[2,8] q) {{ o = Identity(g) q = MatMul(p, w) }}> }}> }}"""
+    )
+    assert result.totals.macs == 3 * 4 * 128
+    assert result.totals.parameters == 64
+    assert result.totals.macs_by_dtype == {"fp32": 3 * 4 * 128}
+
+
+def test_an_if_in_a_loop_captures_from_both_graphs_around() -> None:
+    # 3 · 128 MACs; 3 additions of 16 elements; 16 for the Relu; p lives through the whole loop
+    result = analysis(
+        f"""agraph (float[2,8] x) => (float y) <{trips(3)}, {TRUE}, {W}> {{
+        p = Relu(x)
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next)
+            {{ on = Identity(go)
+               z = If(yes) <then_branch = t () => (float a) {{ a = MatMul(h, w) }},
+                            else_branch = e () => (float c) {{ c = Identity(h) }}>
+               next = Add(z, p) }}> }}"""
+    )
+    assert (result.totals.macs, result.totals.flops) == (384, 768 + 48 + 16)
+    assert result.totals.parameters == 64
+    live = result.memory
+    # p, x (also the loop's input) and the loop's output must be held at once: 3 · 64 bytes
+    assert live.peak_activation_bytes >= 3 * 64
+
+
+def test_an_undecided_branch_in_a_loop_is_bounded_each_trip() -> None:
+    # At most 3 · 128 MACs, at least none
+    result = analysis(
+        f"""agraph (float[2,8] x, bool c) => (float y) <{trips(3)}, {TRUE}, {W}> {{
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next)
+            {{ on = Identity(go)
+               next = If(c) <then_branch = t () => (float a) {{ a = MatMul(h, w) }},
+                             else_branch = e () => (float d) {{ d = Identity(h) }}> }}> }}"""
+    )
+    assert (result.totals.macs, result.totals.macs_min) == (3 * 128, 0)
+    assert result.totals.macs_by_dtype == {"fp32": 3 * 128}
+
+
+def test_an_unknown_operator_in_a_body_makes_totals_at_least() -> None:
+    proto = model(
+        f"""agraph (float[2,8] x) => (float y) <{trips(5)}, {TRUE}, {W}> {{
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] next)
+            {{ on = Identity(go) t = MatMul(h, w) next = my.Foo(t) }}> }}""",
+        opsets={"my": 1},
+    )
+    result = onnxroof.analyze(proto)
+    assert result.totals.macs == 640
+    assert result.totals.is_lower_bound
+    assert result.nodes[0].status is Status.UNKNOWN
+    assert list(result.coverage.unknown) == ["my.Foo"]
+
+
+def test_a_loop_body_of_other_arity_is_a_problem_of_that_node() -> None:
+    proto = model(
+        f"""agraph (float[2,8] x) => (float y, float z) <{trips(5)}, {TRUE}> {{
+        y = Loop(m, yes, x) <body = b (int64 i, bool go) => (bool on) {{ on = Identity(go) }}>
+        z = Relu(x) }}"""
+    )
+    with pytest.raises(onnxroof.OnnxroofError, match="body takes 2 inputs"):
+        onnxroof.analyze(proto)
+    result = onnxroof.analyze(proto, keep_going=True)
+    assert len(result.problems) == 1
+    assert result.tensors["z"].shape == (2, 8)
+
+
+@pytest.mark.parametrize("op_type", ["If", "Loop", "Scan", "SequenceMap"])
+def test_a_missing_body_is_a_problem_of_that_node(op_type: str) -> None:
+    proto = model(f"agraph (float[2] x) => (float y) {{ y = {op_type}(x) z = Relu(x) }}")
+    result = onnxroof.analyze(proto, keep_going=True)
+    assert result.tensors["z"].shape == (2,)
+    assert result.nodes[0].status is Status.UNKNOWN
+
+
+# -- Scan ------------------------------------------------------------------------------------
+
+STEP = """body = b (float[4,8] h, float[4,8] x) => (float[4,8] next, float[4,3] out)
+    { m = MatMul(h, w) next = Add(m, x) out = MatMul(next, v) }"""
+V = "float[8,3] v = {" + ",".join(["0.0"] * 24) + "}"
+
+
+def scan(shape: str, attributes: str) -> Analysis:
+    return analysis(
+        f"agraph (float[4,8] h, float[{shape}] xs) => (float last, float ys) <{W}, {V}>"
+        f"{{ last, ys = Scan(h, xs) <num_scan_inputs = 1, {attributes} {STEP}> }}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "stacked"),
+    [
+        ("6,4,8", "", (6, 4, 3)),
+        ("4,6,8", "scan_input_axes = [1],", (6, 4, 3)),
+        ("4,8,6", "scan_input_axes = [-1], scan_output_axes = [1],", (4, 6, 3)),
+        ("6,4,8", "scan_input_directions = [1], scan_output_axes = [-1],", (4, 3, 6)),
+        ("6,4,8", "scan_output_directions = [1],", (6, 4, 3)),
+    ],
+)
+def test_scan_runs_its_body_once_per_slice(
+    shape: str, attributes: str, stacked: tuple[int, ...]
+) -> None:
+    # 6 slices: MACs 4·8·8 + 4·8·3 each, and 32 additions
+    result = scan(shape, attributes)
+    assert result.tensors["last"].shape == (4, 8)
+    assert result.tensors["ys"].shape == stacked
+    assert result.totals.macs == 6 * (256 + 96)
+    assert result.totals.flops == 6 * (2 * 352 + 32)
+    assert result.totals.parameters == 64 + 24
+
+
+def test_an_empty_scan_costs_nothing() -> None:
+    result = scan("0,4,8", "")
+    assert (result.totals.macs, result.tensors["ys"].shape) == (0, (0, 4, 3))
+
+
+def test_scan_inputs_of_different_length_are_a_problem() -> None:
+    proto = model(
+        """agraph (float[4] h, float[6,4] a, float[5,4] b) => (float y) {
+        y = Scan(h, a, b) <num_scan_inputs = 2, body = g (float[4] h, float[4] a, float[4] b)
+            => (float[4] r) { t = Add(h, a) r = Add(t, b) }> }"""
+    )
+    with pytest.raises(onnxroof.OnnxroofError, match="differ in length"):
+        onnxroof.analyze(proto)
+
+
+def test_scan_of_opset_8_runs_per_batch_element_too() -> None:
+    # h [2,8], xs [2,6,8] (batch 2, 6 steps of 8): 12 runs of 8·8 MACs and 8 additions
+    step = """body = b (float[1,8] h, float[1,8] x) => (float[1,8] next, float[1,8] out)
+        { m = MatMul(h, w) next = Add(m, x) out = Relu(next) }"""
+    result = analysis(
+        f"""agraph (float[2,1,8] h, float[2,6,1,8] xs) => (float last, float ys) <{W}>
+        {{ last, ys = Scan("", h, xs) <num_scan_inputs = 1, {step}> }}""",
+        opset=8,
+    )
+    assert result.tensors["last"].shape == (2, 1, 8)
+    assert result.tensors["ys"].shape == (2, 6, 1, 8)
+    assert result.totals.macs == 12 * 64
+    assert result.totals.flops == 12 * (128 + 8 + 8)
+
+
+# -- SequenceMap -----------------------------------------------------------------------------
+
+
+def test_sequence_map_runs_its_body_per_element() -> None:
+    # Elements of 2·8 and 3·8 values: (2 + 3)·8·8 MACs
+    result = analysis(
+        f"""agraph (float[2,8] a, float[3,8] b) => (seq(float) y, float first) <{W}, int64 i = {{1}}> {{
+        s = SequenceConstruct(a, b)
+        y = SequenceMap(s) <body = g (float[n,8] e) => (float[n,8] r) {{ r = MatMul(e, w) }}>
+        first = SequenceAt(y, i) }}"""
+    )
+    assert result.totals.macs == 5 * 64
+    assert result.totals.parameters == 64
+    assert result.tensors["first"].shape == (3, 8)
+
+
+def test_a_sequence_map_over_a_sequence_of_unknown_length_is_unknown_not_zero() -> None:
+    result = analysis(
+        f"""agraph (seq(float[2,8]) s) => (seq(float) y) <{W}> {{
+        y = SequenceMap(s) <body = g (float[2,8] e) => (float[2,8] r) {{ r = MatMul(e, w) }}> }}"""
+    )
+    assert result.nodes[0].status is Status.UNKNOWN
+    assert result.nodes[0].macs is None
+    assert result.totals.is_lower_bound
+
+
+# -- where weights live ----------------------------------------------------------------------
+
+
+def test_weights_inside_a_body_count_once() -> None:
+    weight = numpy_helper.from_array(np.zeros((8, 8), np.float32), "w")
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["on"]),
+            helper.make_node("MatMul", ["h", "w"], ["r"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("h", TensorProto.FLOAT, [2, 8]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("r", TensorProto.FLOAT, [2, 8]),
+        ],
+        [weight],
+    )
+    proto = model(
+        "agraph (float[2,8] x) => (float[2,8] y) <int64 m = {9}, bool yes = {1}> { y = Relu(x) }"
+    )
+    proto.graph.node[0].CopyFrom(onnx.helper.make_node("Loop", ["m", "yes", "x"], ["y"], body=body))
+    totals = onnxroof.analyze(proto).totals
+    assert (totals.macs, totals.parameters, totals.weight_bytes) == (9 * 128, 64, 256)

@@ -99,7 +99,7 @@ def recurrent_outputs(call: OpCall, cells: Cells) -> list[TensorInfo]:
     return outputs if call.op_type.endswith("LSTM") else outputs[:2]
 
 
-declare("RNN", "GRU", "LSTM", control=(4,))
+declare("RNN", "GRU", "LSTM", control=(4,), states=(5, 6))
 
 
 def cell_count(call: OpCall, cells: Cells) -> int:
@@ -275,7 +275,13 @@ def quantized_lstm_cost(call: OpCall) -> OpCost:
     )
 
 
-declare("DynamicQuantizeLSTM", domain=MICROSOFT, control=(4,), quantization=(8, 9, 10, 11))
+declare(
+    "DynamicQuantizeLSTM",
+    domain=MICROSOFT,
+    control=(4,),
+    states=(5, 6),
+    quantization=(8, 9, 10, 11),
+)
 
 
 @shape_rule("AttnLSTM", domain=MICROSOFT)

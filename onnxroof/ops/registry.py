@@ -7,7 +7,7 @@ family's file. `declare` says what is true of the operator as such. Registering 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from onnxroof.ops.call import OpCall, OpCost, TensorInfo, no_traffic
@@ -38,6 +38,7 @@ class Operator:
             their values are what shape rules may read.
         quantization: Inputs that are scales and zero points.
         integer_weights: Inputs whose int32 or int64 constants are weights nevertheless.
+        states: Inputs that are initial states; a Constant node there is a literal (zeros).
         unpacked: Elements of the weight at an input position whose stored bytes hold several
             values each; None where elements are stored as they are.
         view: The output is the input's bytes under another shape.
@@ -47,6 +48,7 @@ class Operator:
         data_dependent: Output sizes depend on values; the shape rule returns bounds.
         value_from_shape: The value rule needs no input values (Shape, Size, SequenceLength).
         source: "built-in", "plug-in", "YAML" or "function body".
+        opset: The opset version for which it was looked up.
     """
 
     domain: str
@@ -57,6 +59,7 @@ class Operator:
     control: tuple[int, ...] = ()
     quantization: tuple[int, ...] = ()
     integer_weights: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
     unpacked: Callable[[OpCall, int], int] | None = None
     view: bool = False
     pointwise: bool = False
@@ -65,6 +68,13 @@ class Operator:
     value_from_shape: bool = False
     free: str = ""
     source: str = "built-in"
+    opset: int = 0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Operators of the shared registry are pickled by name: their rules may be closures."""
+        if self.source in ("built-in", "plug-in"):
+            return (_registered, (self.domain, self.op_type, self.opset))
+        return (Operator, tuple(getattr(self, item.name) for item in fields(self)))
 
     @property
     def qualified_name(self) -> str:
@@ -105,11 +115,15 @@ class Registry:
         key = (domain, op_type, opset)
         if key not in self._resolved:
             entry = self._entries.get((domain, op_type))
-            found = None if entry is None else _at(entry, opset)
             if entry is None and self._base is not None:
-                found = self._base.find(domain, op_type, opset)
-            self._resolved[key] = found
+                return self._base.find(domain, op_type, opset)
+            self._resolved[key] = None if entry is None else _at(entry, opset)
         return self._resolved[key]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self is default_registry:
+            return (_shared, ())
+        return (_restored, (self._base, self._entries))
 
     def set_traits(self, domain: str, op_type: str, **traits: object) -> None:
         """Change traits (fields of `Operator`) of one operator."""
@@ -128,6 +142,7 @@ def _at(entry: _Entry, opset: int) -> Operator:
         shape_rule=_newest(entry.shape_rules, opset),
         value_rule=_newest(entry.value_rules, opset),
         cost_rule=_newest(entry.cost_rules, opset),
+        opset=opset,
     )
 
 
@@ -137,6 +152,29 @@ def _newest(rules: dict[int, Callable[[OpCall], T]], opset: int) -> Callable[[Op
 
 
 default_registry = Registry()
+
+
+def _shared() -> Registry:
+    """The shared registry of the process that unpickles, filled."""
+    from onnxroof.ops import load_rules
+
+    return load_rules()
+
+
+def _restored(base: Registry | None, entries: dict[tuple[str, str], _Entry]) -> Registry:
+    registry = Registry(base)
+    registry._entries.update(entries)  # noqa: SLF001 - its own class
+    return registry
+
+
+def _registered(domain: str, op_type: str, opset: int) -> Operator:
+    """The operator as the unpickling process knows it; without rules where it does not."""
+    from onnxroof.ops import load_plugins
+
+    found = _shared().find(domain, op_type, opset)
+    if found is None and load_plugins():
+        found = _shared().find(domain, op_type, opset)
+    return found or Operator(domain, op_type, source="plug-in", opset=opset)
 
 
 def shape_rule(

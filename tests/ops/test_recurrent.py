@@ -168,3 +168,22 @@ def test_a_word_embedding_convolves_over_characters() -> None:
     cost = cost_of(text, opsets={"com.microsoft": 1})
     assert shapes_of(text, opsets={"com.microsoft": 1})["y"] == (2, 3, 16)
     assert cost.macs == 6 * (10 - 3 + 1) * 16 * 3 * 8
+
+
+def test_zeros_written_as_a_constant_node_are_no_parameters() -> None:
+    zeros = ", ".join(["0"] * 10)
+    text = graph(
+        "float[4,2,3] x, float[1,5,3] w, float[1,5,5] r",
+        f"h = Constant <value = float[1,2,5] {{{zeros}}}> () "
+        'y = RNN <hidden_size = 5> (x, w, r, "", "", h)',
+    )
+    assert cost_of(text).parameters == 0
+
+
+def test_a_learned_initial_state_is_a_parameter() -> None:
+    text = graph(
+        "float[4,2,3] x, float[1,5,3] w, float[1,5,5] r",
+        'y = RNN <hidden_size = 5> (x, w, r, "", "", h)',
+        "float[1,2,5] h = {" + ", ".join(["1"] * 10) + "}",
+    )
+    assert cost_of(text).parameters == 10

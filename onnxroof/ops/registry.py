@@ -163,7 +163,7 @@ def _shared() -> Registry:
 
 def _restored(base: Registry | None, entries: dict[tuple[str, str], _Entry]) -> Registry:
     registry = Registry(base)
-    registry._entries.update(entries)  # noqa: SLF001 - its own class
+    registry._entries.update(entries)
     return registry
 
 

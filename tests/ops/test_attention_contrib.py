@@ -340,7 +340,8 @@ def test_a_relative_position_bias_is_looked_up() -> None:
 
 def test_a_gated_position_bias_has_a_product_per_head() -> None:
     text = graph(
-        "float[2,5,12] q, float[12] b, float[1,3,5,5] r, float[4,8] w, float[8] c, float[1,3,1,1] e",
+        "float[2,5,12] q, float[12] b, float[1,3,5,5] r, float[4,8] w, float[8] c, "
+        "float[1,3,1,1] e",
         "y = com.microsoft.GatedRelativePositionBias <num_heads = 3> (q, b, r, w, c, e)",
     )
     rows = 2 * 3 * 5

@@ -211,7 +211,8 @@ CASES = {
     "svm_classifier_linear": (
         "float[4,2] x",
         f'y, z = {ML}SVMClassifier <kernel_type = "LINEAR", kernel_params = [0.5, 0.0, 3.0], '
-        "classlabels_ints = [0, 1, 2], coefficients = [1.0,-1.0,1.0,1.0,-1.0,1.0], rho = [0.5]> (x)",
+        "classlabels_ints = [0, 1, 2], coefficients = [1.0,-1.0,1.0,1.0,-1.0,1.0], "
+        "rho = [0.5]> (x)",
         "",
     ),
     "scaler": ("float[4,2] x", f"y = {ML}Scaler <offset = [1.0], scale = [2.0]> (x)", ""),
@@ -223,7 +224,8 @@ CASES = {
         "int64[4,2] x", f"y = {ML}OneHotEncoder <cats_int64s = [0, 1, 2], zeros = 1> (x)", "",
     ),
     "feature_vectorizer": (
-        "float[4,2] a, float[4,3] b", f"y = {ML}FeatureVectorizer <inputdimensions = [2, 3]> (a, b)",
+        "float[4,2] a, float[4,3] b",
+        f"y = {ML}FeatureVectorizer <inputdimensions = [2, 3]> (a, b)",
         "",
     ),
     "array_feature_extractor": (

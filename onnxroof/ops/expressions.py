@@ -62,9 +62,9 @@ class Expression:
             raise UsageError(f"expression longer than {LONGEST} characters: {text[:40]!r}…")
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
+            _check(self._tree, text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise UsageError(f"not an expression: {text!r}") from None
-        _check(self._tree, text)
         called = {id(node.func) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         self.names = tuple(
             dict.fromkeys(
@@ -83,7 +83,7 @@ class Expression:
         """
         try:
             result = _evaluate(self._tree, names)
-        except (KeyError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"expression {self.text!r} cannot be evaluated: {error}") from None
         if not isinstance(result, int):
             raise UsageError(f"expression {self.text!r} gives a shape where a number is needed")
@@ -96,20 +96,21 @@ class Expression:
 def _check(tree: ast.AST, text: str) -> None:
     """Refuse everything outside the little language."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            continue
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
-                continue
-        elif isinstance(
-            node,
-            ast.BinOp | ast.UnaryOp | ast.USub | ast.Name | ast.Load | ast.Subscript
-            | ast.Slice | ast.operator,
-        ):  # fmt: skip
-            if not isinstance(node, ast.operator) or type(node) in _OPERATORS:
-                continue
-        shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-        raise UsageError(f"{shown!r} is not allowed in expression {text!r}")
+        if not _is_allowed(node):
+            shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise UsageError(f"{shown!r} is not allowed in expression {text!r}")
+
+
+_PARTS = (ast.BinOp, ast.UnaryOp, ast.USub, ast.Name, ast.Load, ast.Subscript, ast.Slice)
+
+
+def _is_allowed(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        return name in _FUNCTIONS and not node.keywords
+    return isinstance(node, _PARTS) or type(node) in _OPERATORS
 
 
 def _evaluate(node: ast.expr, names: Names) -> int | tuple[int, ...]:
@@ -126,7 +127,7 @@ def _evaluate(node: ast.expr, names: Names) -> int | tuple[int, ...]:
     if isinstance(node, ast.BinOp):
         left, right = _number(node.left, names), _number(node.right, names)
         return _OPERATORS[type(node.op)](left, right)
-    assert isinstance(node, ast.Call)  # noqa: S101 - _check let nothing else through
+    assert isinstance(node, ast.Call)
     function = _FUNCTIONS[node.func.id]  # type: ignore[attr-defined]
     return function(*(_evaluate(argument, names) for argument in node.args))
 

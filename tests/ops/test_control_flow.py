@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxroof
-from onnxroof.analysis import Analysis
 from onnxroof.bounded import ends, is_exact
 from onnxroof.cost import Status
 from tests.builders import model
+
+if TYPE_CHECKING:
+    from onnxroof.analysis import Analysis
 
 W = "float[8,8] w = {" + ",".join(["0.0"] * 64) + "}"
 TRUE = "bool yes = {1}"
@@ -242,7 +246,8 @@ def test_a_list_that_grows_is_followed_trip_by_trip() -> None:
 
 def test_a_list_that_grows_no_trip_keeps_its_size() -> None:
     result = analysis(
-        f"""agraph (float[3] x) => (float y, float ys) <{trips(0)}, {TRUE}, float[1] one = {{0.0}}> {{
+        f"""agraph (float[3] x) => (float y, float ys)
+        <{trips(0)}, {TRUE}, float[1] one = {{0.0}}> {{
         y, ys = Loop(m, yes, x) <body = b (int64 i, bool go, float[n] h)
             => (bool on, float[k] next, float[1] out) {{
             on = Identity(go) next = Concat <axis = 0> (h, one) out = Neg(one) }}> }}"""
@@ -265,8 +270,8 @@ def test_loops_in_loops_multiply() -> None:
     # 3 outer trips of 4 inner trips of 128 MACs; one weight
     result = analysis(
         f"""agraph (float[2,8] x) => (float y) <{trips(3)}, int64 k = {{4}}, {TRUE}, {W}> {{
-        y = Loop(m, yes, x) <body = outer (int64 i, bool go, float[2,8] h) => (bool on, float[2,8] r)
-            {{ on = Identity(go)
+        y = Loop(m, yes, x) <body = outer (int64 i, bool go, float[2,8] h)
+            => (bool on, float[2,8] r) {{ on = Identity(go)
                r = Loop(k, yes, h) <body = inner (int64 j, bool g, float[2,8] p)
                     => (bool o, float[2,8] q) {{ o = Identity(g) q = MatMul(p, w) }}> }}> }}"""
     )
@@ -413,7 +418,8 @@ def test_scan_of_opset_8_runs_per_batch_element_too() -> None:
 def test_sequence_map_runs_its_body_per_element() -> None:
     # Elements of 2·8 and 3·8 values: (2 + 3)·8·8 MACs
     result = analysis(
-        f"""agraph (float[2,8] a, float[3,8] b) => (seq(float) y, float first) <{W}, int64 i = {{1}}> {{
+        f"""agraph (float[2,8] a, float[3,8] b) => (seq(float) y, float first)
+        <{W}, int64 i = {{1}}> {{
         s = SequenceConstruct(a, b)
         y = SequenceMap(s) <body = g (float[n,8] e) => (float[n,8] r) {{ r = MatMul(e, w) }}>
         first = SequenceAt(y, i) }}"""

@@ -1,0 +1,61 @@
+"""What a constant is for, decided by who reads it: weight, quantization data or control."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from onnxroof.cost.records import Role
+
+if TYPE_CHECKING:
+    from onnxroof.graph.types import Constant, DType
+    from onnxroof.ops.call import OpCall
+    from onnxroof.ops.registry import Operator
+
+_SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "PRelu"})
+"""Elementwise operators whose single-element operand may be learned: a bias, a scale, a slope."""
+
+
+def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
+    """What reading a constant at an input makes it; None: decided by who reads the folded result.
+
+    Weights are floating-point constants and integers of up to 16 bits; wider integers and booleans
+    index and steer, unless the operator says that this input is a weight (an int32 bias). A single
+    number in elementwise arithmetic is a literal of the model's code, not a parameter, except a
+    one-element initializer that Add, Mul or PRelu reads. So is an initial state that a Constant
+    node holds: the zeros of the model's code.
+    """
+    operator = call.operator
+    if operator is not None:
+        if position in operator.quantization:
+            return Role.QUANTIZATION
+        if position in operator.control:
+            return Role.CONTROL
+        if position in operator.integer_weights:
+            return Role.WEIGHT
+        if _is_literal(operator, position, constant):
+            return Role.CONTROL
+    if not is_weight_type(constant.dtype):
+        return Role.CONTROL
+    return None if call.folded else Role.WEIGHT
+
+
+def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
+    """A single number or a zero state that the exporter wrote for a literal in the code."""
+    if position in operator.states:
+        return constant.origin == "Constant"
+    if not operator.pointwise:
+        return False
+    shape = constant.shape
+    if not shape:
+        return True
+    if math.prod(shape) != 1:
+        return False
+    return constant.origin == "Constant" or operator.op_type not in _SCALED_BY_PARAMETERS
+
+
+def is_weight_type(dtype: DType) -> bool:
+    """Floats and integers of up to 16 bits; wider integers and booleans index and steer."""
+    if dtype.is_float:
+        return True
+    return dtype.is_integer and dtype.bits is not None and dtype.bits <= 16

@@ -1,0 +1,370 @@
+"""Third stage: `ShapedGraph` → `GraphCost`: work, parameters and compulsory traffic per node.
+
+Work comes from each operator's cost rule. Traffic is compulsory traffic: every distinct tensor in
+once, out once, unless the rule says otherwise (a Gather reads the rows it takes). Which constants
+are weights, which steer shapes and which are scales is decided here by who reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from onnxroof.bounded import interval, largest, lower, smallest, upper
+from onnxroof.cost.constants import is_weight_type, role_at
+from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Weight
+from onnxroof.ops.call import Impossible, Undetermined
+from onnxroof.shapes import MALFORMED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxroof.graph.types import Constant, DType, Node
+    from onnxroof.ops.call import OpCall, OpCost, TensorInfo
+    from onnxroof.shapes import ShapedGraph
+
+
+def count_costs(shaped: ShapedGraph) -> GraphCost:
+    """Apply every node's cost rule and find out what the constants are for."""
+    roles: dict[object, tuple[Constant, Role]] = {}
+    counter = _Counter(roles)
+    cost = counter.graph(shaped, {})
+    weights = tuple(counter.weight(constant, role) for constant, role in roles.values())
+    return GraphCost(cost.shaped, cost.nodes, weights, cost.roots)
+
+
+class _Counter:
+    """The state of one count.
+
+    `roles` and, where packed, `unpacked` elements of each stored tensor by identity;
+    `dequantized`: tensors that hold quantized values made floating-point → what they hold.
+    """
+
+    def __init__(self, roles: dict[object, tuple[Constant, Role]]) -> None:
+        self.roles = roles
+        self.unpacked: dict[object, int] = {}
+        self.dequantized: dict[str, TensorInfo] = {}
+
+    def graph(
+        self, shaped: ShapedGraph, outer_roots: Mapping[str, tuple[Constant, ...]]
+    ) -> GraphCost:
+        """Costs of one graph; `outer_roots` tells which constants captured names come from."""
+        roots: dict[str, tuple[Constant, ...]] = {
+            name: (constant,) for name, constant in shaped.graph.constants.items()
+        }
+        for name in shaped.graph.captures:
+            if name in outer_roots:
+                roots[name] = outer_roots[name]
+        for constant in shaped.graph.constants.values():
+            self.roles.setdefault(constant.identity, (constant, Role.UNUSED))
+        nodes = tuple(
+            [
+                self.node(node, call, roots)
+                for node, call in zip(shaped.graph.nodes, shaped.calls, strict=True)
+            ]
+        )
+        for name in shaped.graph.outputs:
+            for constant in roots.get(name, ()):
+                is_weight = is_weight_type(constant.dtype)
+                self._use(constant, Role.WEIGHT if is_weight else Role.CONTROL)
+        return GraphCost(shaped, nodes, (), roots)
+
+    def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
+        """The cost of one node."""
+        weights: dict[object, Constant] = {}
+        for name, info in zip(node.inputs, call.inputs, strict=True):
+            if info is not None and info.constant and name in roots:
+                self._read_constants(node, call, roots, weights)
+                break
+        if self.dequantized or node.op_type == _DEQUANTIZE:
+            self._see_through(node, call)
+        if call.folded or _only_known_values(call):
+            self._fold(node, call, roots)
+            return NodeCost(node, call, _folded_cost(call))
+        if call.bodies:
+            return self._with_bodies(node, call, roots, weights)
+        cost = _call_cost(node, call)
+        if self.dequantized:
+            cost = self._with_stored_types(node, call, cost)
+        if not weights:
+            return NodeCost(node, call, cost)
+        return NodeCost(node, call, cost, *self._size(weights))
+
+    def _see_through(self, node: Node, call: OpCall) -> None:
+        """Follow quantized values through DequantizeLinear and what only moves them."""
+        stored = self.dequantized.get(node.inputs[0]) if node.inputs else None
+        if node.op_type == _DEQUANTIZE and call.inputs:
+            stored = call.inputs[0]
+        elif stored is not None and not _only_moves(call):
+            return
+        if stored is not None and node.outputs:
+            self.dequantized[node.outputs[0]] = stored
+
+    def _with_stored_types(self, node: Node, call: OpCall, cost: CallCost) -> CallCost:
+        """A product of two quantized operands runs on their type; constants are read as stored."""
+        held = [self.dequantized.get(name) for name in node.inputs]
+        if not any(held):
+            return cost
+        dtype = cost.compute_dtype
+        if cost.macs and len(held) > 1 and held[0] is not None and held[1] is not None:
+            dtype = held[0].dtype
+        saved = 0
+        for info, stored in zip(call.inputs, held, strict=True):
+            if info is not None and stored is not None and info.constant:
+                saved += (info.nbytes or 0) - (stored.nbytes or 0)
+        reads = cost.weight_read_bytes
+        if (dtype is cost.compute_dtype and not saved) or reads is None:
+            return cost
+        return replace(cost, compute_dtype=dtype, weight_read_bytes=max(reads - saved, 0))
+
+    def _read_constants(
+        self,
+        node: Node,
+        call: OpCall,
+        roots: dict[str, tuple[Constant, ...]],
+        weights: dict[object, Constant],
+    ) -> None:
+        """Note what each constant input is for; collect those that are the node's weights."""
+        for position, name in enumerate(node.inputs):
+            info = call.inputs[position]
+            if info is None or not info.constant:
+                continue
+            for constant in roots.get(name, ()):
+                role = role_at(call, position, constant)
+                if role is None:
+                    continue
+                self._use(constant, role)
+                if role is Role.WEIGHT:
+                    weights[constant.identity] = constant
+                    self._unpack(call, position, constant)
+
+    def _unpack(self, call: OpCall, position: int, constant: Constant) -> None:
+        """Note how many values the bytes of a packed weight hold."""
+        if call.operator is None or call.operator.unpacked is None or len(constant.shape) < 1:
+            return
+        try:
+            self.unpacked[constant.identity] = call.operator.unpacked(call, position)
+        except (Undetermined, Impossible):
+            return
+
+    def weight(self, constant: Constant, role: Role) -> Weight:
+        """The record of a constant: a weight's elements are parameters."""
+        parameters = self._elements(constant) if role is Role.WEIGHT else 0
+        return Weight(constant, role, parameters, constant.stored_bytes)
+
+    def _elements(self, constant: Constant) -> int:
+        return self.unpacked.get(constant.identity) or math.prod(constant.shape)
+
+    def _size(self, weights: Mapping[object, Constant]) -> tuple[int, int]:
+        """(elements, stored bytes) of some weights."""
+        return (
+            sum(self._elements(constant) for constant in weights.values()),
+            sum(constant.stored_bytes or 0 for constant in weights.values()),
+        )
+
+    def _use(self, constant: Constant, role: Role) -> None:
+        """Note a use; a weight anywhere is a weight, then quantization, then control."""
+        known = self.roles.get(constant.identity)
+        if known is None or _RANK[role] > _RANK[known[1]]:
+            self.roles[constant.identity] = (constant, role)
+
+    def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
+        """What a folded node makes comes from the constants that pass through it."""
+        passing: dict[object, Constant] = {}
+        for position, name in enumerate(node.inputs):
+            for constant in roots.get(name, ()):
+                if role_at(call, position, constant) in (None, Role.WEIGHT):
+                    passing[constant.identity] = constant
+        for name in node.outputs:
+            if name:
+                roots[name] = tuple(passing.values())
+
+    def _with_bodies(
+        self,
+        node: Node,
+        call: OpCall,
+        roots: dict[str, tuple[Constant, ...]],
+        weights: dict[object, Constant],
+    ) -> NodeCost:
+        bodies = tuple(
+            BodyCost(
+                body.name,
+                self.graph(body.shaped, roots),  # type: ignore[arg-type]
+                body.trips,
+                body.alternative,
+                body.per_trip,
+            )
+            for body in call.bodies
+        )
+        sums = [_body_sum(body) for body in bodies]
+        combine = _one_of if any(body.alternative for body in bodies) else _all_of
+        macs, flops, transcendentals, inputs, reads, outputs = (
+            combine([total[column] for total in sums]) for column in range(6)
+        )
+        known = all(
+            inner.status is not Status.UNKNOWN for body in bodies for inner in body.cost.nodes
+        )
+        for body in bodies:
+            for inner in body.cost.nodes:
+                for position, name in enumerate(inner.node.inputs):
+                    info = inner.call.inputs[position]
+                    if name and info is not None and info.constant:
+                        for constant in body.cost.roots.get(name, ()):
+                            if self.roles[constant.identity][1] is Role.WEIGHT:
+                                weights[constant.identity] = constant
+        note = call.operator.free if call.operator is not None else ""
+        cost = CallCost(
+            Status.COUNTED if known else Status.UNKNOWN,
+            macs, flops, transcendentals, inputs, reads, outputs, _main_dtype(bodies),
+            note if known else "a node of its body is unknown",
+        )  # fmt: skip
+        return NodeCost(node, call, cost, *self._size(weights), bodies)
+
+
+_RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
+
+
+_FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
+
+_DEQUANTIZE = "DequantizeLinear"
+
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
+"""Operators whose work counts even when a runtime folds it: the graph holds the product."""
+
+
+def _folded_cost(call: OpCall) -> CallCost:
+    """Nothing at run time; a matrix product of constants still counts as the graph's work."""
+    if call.op_type not in _PRODUCTS or not call.folded:
+        return _FOLDED
+    if call.cost is None:
+        work, _, _ = _work(call)
+        if work is None:
+            return _FOLDED
+        dtype = work.compute_dtype or call.input(0).dtype
+        call.cost = CallCost(
+            Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
+            "its inputs are constants: computed once, before the first inference",
+        )  # fmt: skip
+    return call.cost
+
+
+def _only_moves(call: OpCall) -> bool:
+    """Whether the output holds the first input's values, in another shape or order."""
+    operator = call.operator
+    return call.op_type == "Transpose" or (operator is not None and operator.view)
+
+
+def _only_known_values(call: OpCall) -> bool:
+    """Shape arithmetic: every output's value is known, so no device computes it."""
+    outputs = call.outputs
+    return bool(outputs) and all(info.constant for info in outputs) and not call.bodies
+
+
+def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
+    """(cost, status, note) of a call by its operator's rule."""
+    operator = call.operator
+    if call.problem:
+        return None, Status.UNKNOWN, call.problem
+    if operator is None or operator.cost_rule is None:
+        name = f"{call.node.domain}.{call.op_type}" if call.node.domain else call.op_type
+        return None, Status.UNKNOWN, f"no formula is known for operator {name}"
+    try:
+        cost = operator.cost_rule(call)
+    except Undetermined as answer:
+        return None, Status.UNKNOWN, call.reason or str(answer)
+    except (Impossible, *MALFORMED) as error:
+        return None, Status.UNKNOWN, f"its formula cannot be applied: {error!s:.200}"
+    if not cost.flops and operator.free:
+        return cost, Status.FREE, cost.note or operator.free
+    return cost, Status.COUNTED, cost.note
+
+
+def _call_cost(node: Node, call: OpCall) -> CallCost:
+    """The cost of a call, kept with it for every node that shares it."""
+    if call.cost is not None:
+        return call.cost
+    work, status, note = _work(call)
+    inputs, reads, outputs = _traffic(node, call, work)
+    first = next((info.dtype for info in call.inputs if info is not None), None)
+    if work is None:
+        call.cost = CallCost(status, None, None, None, inputs, reads, outputs, first, note)
+    else:
+        call.cost = CallCost(
+            status, _count(work.macs), _count(work.flops), _count(work.transcendentals),
+            inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
+        )  # fmt: skip
+    return call.cost
+
+
+def _count(value: int) -> int:
+    """A count is never negative, however little is known of the sizes in it."""
+    return value if lower(value) >= 0 else largest(value, 0)
+
+
+def _traffic(
+    node: Node, call: OpCall, cost: OpCost | None
+) -> tuple[int | None, int | None, int | None]:
+    """Compulsory bytes: (activations read, constants read, written); None where unknown."""
+    reads = (cost.reads if cost is not None else None) or {}
+    writes = (cost.writes if cost is not None else None) or {}
+    control = call.operator.control if call.operator is not None else ()
+    seen: set[str] = set()
+    activations: int | None = 0
+    constants: int | None = 0
+    for position, name in enumerate(node.inputs):
+        info = call.inputs[position]
+        if not name or info is None or name in seen:
+            continue
+        if position in control and position not in reads:
+            continue
+        seen.add(name)
+        nbytes = reads.get(position, info.nbytes)
+        if info.constant:
+            constants = None if nbytes is None or constants is None else constants + nbytes
+        else:
+            activations = None if nbytes is None or activations is None else activations + nbytes
+    written: int | None = 0
+    for position, name in enumerate(node.outputs):
+        if not name:
+            continue
+        known = call.outputs[position].nbytes if position < len(call.outputs) else None
+        nbytes = writes.get(position, known)
+        written = None if nbytes is None or written is None else written + nbytes
+    return activations, constants, written
+
+
+Sums = tuple[int, int, int, int | None, int | None, int | None]
+
+
+def _body_sum(body: BodyCost) -> Sums:
+    """Work and traffic of all trips; unknown nodes leave lower bounds."""
+    nodes, trips = body.cost.nodes, body.trips
+    return (
+        trips * sum(n.macs or 0 for n in nodes),
+        trips * sum(n.flops or 0 for n in nodes),
+        trips * sum(n.transcendentals or 0 for n in nodes),
+        trips * sum(n.input_bytes or 0 for n in nodes),
+        trips * sum(n.weight_read_bytes or 0 for n in nodes),
+        trips * sum(n.output_bytes or 0 for n in nodes),
+    )
+
+
+def _all_of(values: list[int | None]) -> int:
+    return sum(value or 0 for value in values)
+
+
+def _one_of(values: list[int | None]) -> int:
+    known = [value or 0 for value in values]
+    return interval(lower(smallest(*known)), upper(largest(*known)))
+
+
+def _main_dtype(bodies: tuple[BodyCost, ...]) -> DType | None:
+    """The type most of the bodies' multiply-accumulates have."""
+    work: Counter[DType] = Counter()
+    for body in bodies:
+        for node in body.cost.nodes:
+            if node.compute_dtype is not None:
+                work[node.compute_dtype] += int(node.macs or 0) + 1
+    return work.most_common(1)[0][0] if work else None

@@ -1,0 +1,204 @@
+"""What counting finds: costs per call and node, weights, graphs. None means unknown, never zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnxroof.graph.types import Constant, DType, Node
+    from onnxroof.ops.call import OpCall
+    from onnxroof.shapes import ShapedGraph
+
+
+class Role(Enum):
+    """What a constant is for."""
+
+    WEIGHT = "weight"
+    QUANTIZATION = "quantization"
+    CONTROL = "control"
+    UNUSED = "unused"
+
+
+class Status(Enum):
+    """How a node's cost is known.
+
+    COUNTED: by its formula. FREE: no arithmetic, for a stated reason. FOLDED: its inputs are
+    constants, so a runtime computes it once, before the first inference: it moves no bytes, and
+    only a matrix product among them counts (the graph holds it). UNKNOWN: no formula, or a shape
+    is missing.
+    """
+
+    COUNTED = "counted"
+    FREE = "free"
+    FOLDED = "folded"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What a call costs: all that equal calls share. None means unknown, never zero.
+
+    Attributes:
+        status: How the cost is known.
+        macs: Multiply-accumulate pairs.
+        flops: 2·macs plus every other arithmetic operation.
+        transcendentals: exp, log, erf … evaluations, also in flops.
+        input_bytes: Activation bytes read.
+        weight_read_bytes: Constant bytes read: weights, scales (after folding).
+        output_bytes: Bytes written.
+        compute_dtype: Type of the multiply-accumulates, or of the first input.
+        note: Why free or unknown; what the formula assumed.
+        reads: Bytes read of an input, by position, where not the whole tensor.
+        writes: Bytes written of an output, by position, where not the whole tensor.
+    """
+
+    status: Status
+    macs: int | None
+    flops: int | None
+    transcendentals: int | None
+    input_bytes: int | None
+    weight_read_bytes: int | None
+    output_bytes: int | None
+    compute_dtype: DType | None
+    note: str
+    reads: Mapping[int, int] | None = None
+    writes: Mapping[int, int] | None = None
+
+
+class NodeCost:
+    """What one node costs, before fusion. Never changed once made.
+
+    The counts are those of `CallCost`, shared between nodes with equal calls.
+
+    Attributes:
+        node: The node.
+        call: Its inputs and outputs as sized.
+        parameters: Elements of the weights it reads.
+        weight_bytes: Bytes of those weights as stored.
+        bodies: Costs of the subgraphs it runs, for control flow.
+    """
+
+    __slots__ = ("_cost", "bodies", "call", "node", "parameters", "weight_bytes")
+
+    def __init__(
+        self,
+        node: Node,
+        call: OpCall,
+        cost: CallCost,
+        parameters: int = 0,
+        weight_bytes: int = 0,
+        bodies: tuple[BodyCost, ...] = (),
+    ) -> None:
+        self.node = node
+        self.call = call
+        self._cost = cost
+        self.parameters = parameters
+        self.weight_bytes = weight_bytes
+        self.bodies = bodies
+
+    @property
+    def name(self) -> str:
+        """The node's name, never empty."""
+        return self.node.label
+
+    @property
+    def op_type(self) -> str:
+        """The operator."""
+        return self.node.op_type
+
+    @property
+    def domain(self) -> str:
+        """The operator's domain, "" for ai.onnx."""
+        return self.node.domain
+
+    @property
+    def status(self) -> Status:
+        """How the cost is known."""
+        return self._cost.status
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-accumulate pairs."""
+        return self._cost.macs
+
+    @property
+    def flops(self) -> int | None:
+        """2·macs plus every other arithmetic operation."""
+        return self._cost.flops
+
+    @property
+    def transcendentals(self) -> int | None:
+        """Evaluations of exp, log, erf …, also in flops."""
+        return self._cost.transcendentals
+
+    @property
+    def input_bytes(self) -> int | None:
+        """Activation bytes read."""
+        return self._cost.input_bytes
+
+    @property
+    def weight_read_bytes(self) -> int | None:
+        """Constant bytes read: weights and scales, as they are after folding."""
+        return self._cost.weight_read_bytes
+
+    @property
+    def output_bytes(self) -> int | None:
+        """Bytes written."""
+        return self._cost.output_bytes
+
+    @property
+    def compute_dtype(self) -> DType | None:
+        """Type of the multiply-accumulates, or of the first input."""
+        return self._cost.compute_dtype
+
+    @property
+    def note(self) -> str:
+        """Why free or unknown; what the formula assumed."""
+        return self._cost.note
+
+    @property
+    def traffic_bytes(self) -> int | None:
+        """Bytes in and out; None when a part is unknown."""
+        parts = (self.input_bytes, self.weight_read_bytes, self.output_bytes)
+        return None if None in parts else sum(part or 0 for part in parts)
+
+    def __repr__(self) -> str:
+        return f"NodeCost({self.name!r}, {self.op_type}, {self._cost})"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCost:
+    """A subgraph a node runs: its cost for one trip, and how often."""
+
+    name: str
+    cost: GraphCost
+    trips: int
+    alternative: bool
+    per_trip: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A constant of the model and what it is for.
+
+    `parameters` is its element count when it is a weight, else 0. `bytes` are as stored.
+    """
+
+    constant: Constant
+    role: Role
+    parameters: int
+    stored_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCost:
+    """Costs of every node of a graph, in execution order."""
+
+    shaped: ShapedGraph
+    nodes: tuple[NodeCost, ...]
+    weights: tuple[Weight, ...]
+    roots: Mapping[str, tuple[Constant, ...]]

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import largest, upper
-from onnxroof.graph.types import DType
+from onnxroof.graph.types import DTYPE_BY_CODE, DType
 from onnxroof.ops.attention import required_attribute
 from onnxroof.ops.call import Impossible, OpCost, TensorInfo, no_work
 from onnxroof.ops.geometry import broadcast
@@ -95,6 +95,30 @@ def echo_shape(call: OpCall) -> Sequence[TensorInfo]:
 
 declare("SampleOp", domain=MICROSOFT, free="copies its input")
 cost_rule("SampleOp", domain=MICROSOFT)(no_work)
+
+
+@shape_rule("GatherPacked", domain=MICROSOFT)
+def gather_packed_shape(call: OpCall) -> Sequence[TensorInfo]:
+    """Embeddings [*, K] of attribute output_dtype, bfloat16 unless given."""
+    dtype = DTYPE_BY_CODE.get(call.attr("output_dtype", DType.BFLOAT16.code))
+    return [TensorInfo(dtype, (*call.shape(1), required_attribute(call, "K")))]
+
+
+@cost_rule("GatherPacked", domain=MICROSOFT)
+def gather_packed_cost(call: OpCall) -> OpCost:
+    """Rows of a packed embedding table, dequantized as they are read.
+
+    Shapes
+        data [vocabulary, row bytes]    indices [*]    output [*, K]
+    Formula
+        flops = elements of the output (one dequantization each)
+    Traffic
+        of data the rows looked up, at most all
+    Source
+        ONNX Runtime contrib operators, GatherPacked.
+    """
+    reads = {0: table_bytes(call, 0, call.input(1).elements)}
+    return OpCost(0, call.output().elements, reads=reads)
 
 
 # -- normalizations with something around them ------------------------------------------------

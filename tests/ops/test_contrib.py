@@ -125,3 +125,14 @@ def test_hashes_of_n_grams_are_products_and_remainders() -> None:
     found = shapes_of(text, opsets=CONTRIB)
     assert (found["y"], found["p"]) == ((2, 6, 4), (2, 2))
     assert cost_of(text, opsets=CONTRIB).flops == 12 * (3 + 2 + 4)
+
+
+def test_packed_embeddings_read_the_rows_they_take() -> None:
+    text = graph(
+        "uint8[1000,36] t, int64[2,3] i", f"y = {MS}GatherPacked <K = 64, packed_type = 8> (t, i)"
+    )
+    cost = cost_of(text, opsets=CONTRIB)
+    assert shapes_of(text, opsets=CONTRIB)["y"] == (2, 3, 64)
+    # six rows of 36 bytes and six indices in, 6 · 64 bfloat16 out
+    assert (cost.input_bytes, cost.output_bytes) == (6 * 36 + 6 * 8, 6 * 64 * 2)
+    assert cost.flops == 6 * 64

@@ -321,6 +321,22 @@ def _model_intensity(analysis: Analysis) -> str:
 def _device_line(result: RooflineResult) -> str:
     profile = result.hardware
     threads = f", {profile.threads} threads" if profile.threads else ""
-    sources = ", ".join(source.key for source in profile.sources)
+    sources = ", ".join(_sources_of_figures(result))
     cited = f"; sources: {sources}" if sources else ""
     return printable(f"{profile.name}: {profile.title}{threads}; {result.peak_kind} figures{cited}")
+
+
+def _sources_of_figures(result: RooflineResult) -> list[str]:
+    """Keys of the sources behind the peak of the main type, the bandwidth and the overhead."""
+    vendor = result.peak_kind == "vendor"
+    peak, bandwidth = ("peak", "") if vendor else ("sustained", "sustained_")
+    paths = [
+        f"{engine}_engine.{peak}_{unit}.{result.main_type}"
+        for engine in ("matrix", "vector")
+        for unit in ("tflops", "tops")
+    ]
+    paths.append(f"memory.{result.hardware.main_memory.level}.{bandwidth}bandwidth_gb_per_s")
+    paths.append("kernel_overhead_us")
+    return list(
+        dict.fromkeys(source.key for path in paths for source in result.hardware.sources_of(path))
+    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnxroof.cost import NodeCost
     from onnxroof.ops.call import TensorInfo
 
+
 def as_networkx(analysis: Analysis) -> Digraph:
     """The main graph: nodes with their costs, one edge for every use of a tensor.
 

@@ -26,7 +26,7 @@ def lone_kernel(index: int, node: NodeCost) -> Kernel:
         index, (position,), position, "none", onnx_node.name or onnx_node.label, onnx_node.op_type,
         node.macs, node.flops, node.transcendentals,
         node.input_bytes, node.weight_read_bytes, node.output_bytes,
-        (), node.compute_dtype, (), node.note,
+        (), _computed_dtype(node), (), node.note,
     )  # fmt: skip
 
 
@@ -96,19 +96,22 @@ class Traffic:
             tensor = source.get(name, name)
             if tensor in made:
                 continue
+            if position in reads:  # a part: other nodes may read other parts
+                key = f"{name}\0{node.node.index}"
+            else:
+                key = name
             nbytes = reads.get(position, info.nbytes)
             seen = self.activations.get(tensor)
             if seen is None:
-                self.activations[tensor] = {name: nbytes}
+                self.activations[tensor] = {key: nbytes}
             else:
-                seen[name] = _most(seen.get(name, 0), nbytes)
+                seen[key] = _most(seen.get(key, 0), nbytes)
 
     def _constant(self, name: str, nbytes: int | None) -> None:
-        if self.group.integer:
-            stored = self.graph.dequantized.get(name)
-            if stored is not None:
-                self.constants.update(stored)
-                return
+        stored = self.graph.dequantized.get(name)
+        if stored is not None:
+            self.constants.update(stored)
+            return
         self.constants[name] = _most(self.constants.get(name, 0), nbytes)
 
     def _outputs(self, node: NodeCost, inside: set[int]) -> None:
@@ -134,7 +137,8 @@ class Traffic:
         tensors = self.graph.tensors
         for tensor, parts in self.activations.items():
             size = total(parts.values())
-            whole = tensors[tensor].nbytes
+            known = tensors.get(tensor)
+            whole = known.nbytes if known is not None else None
             if size is None or read is None:
                 return None
             read += size if whole is None else min(size, whole)
@@ -173,7 +177,7 @@ def fused_kernel(index: int, graph: LiveGraph, group: Group) -> Kernel:
         weight_bytes,
         total(traffic.written),
         tuple(traffic.elided),
-        _integer_dtype(graph, head) if group.integer else head.compute_dtype,
+        _integer_dtype(graph, head) if group.integer else _computed_dtype(head),
         (), _note(nodes, group),
     )  # fmt: skip
 
@@ -200,6 +204,16 @@ def _folded_bias(graph: LiveGraph, group: Group) -> tuple[int, int]:
         return 0, 0
     channels = result.shape[1] if len(result.shape) > 1 else 1
     return result.elements, result.dtype.nbytes(channels) or 0
+
+
+def _computed_dtype(node: NodeCost) -> DType | None:
+    """The type a node computes on outside an integer kernel: that of its own formula.
+
+    A node's cost names the stored type of quantized operands; without an integer kernel they are
+    dequantized first.
+    """
+    cost = node.call.cost
+    return node.compute_dtype if cost is None else cost.compute_dtype
 
 
 def _integer_dtype(graph: LiveGraph, head: NodeCost) -> DType | None:

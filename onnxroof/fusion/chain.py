@@ -104,16 +104,17 @@ class Chain:
         """
         grown: list[Group] = []
         for index in reversed(grouping.anchors(self.anchors)):
-            if self.then and grouping.is_open(index) and grouping.last(index) == index:
-                grown.append(self._start(grouping, index))
-                self._forward(grouping, grown[-1])
-                self._keep(grouping, grown[-1])
-            elif not self.then:
-                grown.append(self._start(grouping, index))
-        if self.before:
-            for group in grown:
-                self._backward(grouping, group)
-                self._keep(grouping, group)
+            if grouping.is_open(index) and grouping.last(index) == index:
+                group = self._start(grouping, index)
+                grown.append(group)
+                size = len(group.nodes)
+                if self.then:
+                    self._forward(grouping, group)
+                self._keep(grouping, group, size)
+        for group in grown if self.before else ():
+            size = len(group.nodes)
+            self._backward(grouping, group)
+            self._keep(grouping, group, size)
 
     def _start(self, grouping: Grouping, index: int) -> Group:
         """The anchor with what it has grouped already."""
@@ -128,9 +129,9 @@ class Chain:
             group.inputs = known.inputs
         return group
 
-    def _keep(self, grouping: Grouping, group: Group) -> None:
-        """Register the group if it grew."""
-        if len(group.nodes) > len(grouping.members(group.anchor)):
+    def _keep(self, grouping: Grouping, group: Group, size: int) -> None:
+        """Register the group if it grew beyond `size` nodes."""
+        if len(group.nodes) > size:
             group.closed = not self.open_after
             grouping.add(group)
 
@@ -248,7 +249,7 @@ def crosses_view(grouping: Grouping, tensor: str, reader: int) -> bool:
         for position, name in enumerate(cost_node.node.inputs):
             if name == tensor:
                 break
-            if graph.source.get(name) == tensor:
+            if graph.source.get(name) == tensor and name not in graph.permuted:
                 known, seen = graph.info(tensor), cost_node.call.inputs[position]
                 return known is None or seen is None or known.shape != seen.shape
     return False

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from onnxroof.fusion.runtimes import CSE, QDQ, TRANSPOSES
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from onnxroof.cost import NodeCost
     from onnxroof.fusion.live import LiveGraph
     from onnxroof.fusion.runtimes import Runtime
@@ -42,8 +44,6 @@ def clean_up(graph: LiveGraph, runtime: Runtime) -> None:
         cancel_transposes(graph)
     if runtime.strided_views:
         take_strided_views(graph)
-    if runtime.concat_in_place:
-        write_concats_in_place(graph)
     graph.forget_dropped()
 
 
@@ -122,7 +122,6 @@ def find_integer_nodes(graph: LiveGraph) -> None:
             node = graph.nodes[index].node
             graph.drop(index, "its readers compute on the quantized values", node.inputs[:1])
     graph.integer = candidates
-    graph.note_dequantized()
 
 
 def _cancel_requantization(graph: LiveGraph, dequantized: dict[str, int]) -> None:
@@ -139,12 +138,12 @@ def _cancel_requantization(graph: LiveGraph, dequantized: dict[str, int]) -> Non
 def _scheme(graph: LiveGraph, index: int) -> tuple[object, ...]:
     """Scale, zero point and attributes of a QuantizeLinear or DequantizeLinear."""
     node = graph.nodes[index].node
-    known = [graph.tensors[name] for name in node.inputs[1:] if name]
+    known = [(name, graph.info(name)) for name in node.inputs[1:] if name]
     return (
         node.attributes,
         *(
-            info.value_key if info.value is not None else name
-            for info, name in zip(known, node.inputs[1:], strict=False)
+            info.value_key if info is not None and info.value is not None else name
+            for name, info in known
         ),
     )
 
@@ -187,10 +186,13 @@ def cancel_transposes(graph: LiveGraph) -> None:
             continue
         region = _region(graph, index, order)
         if region is not None:
-            seen.update(region)
-            for transpose in sorted(region):
+            around, inside = region
+            seen.update(around)
+            for transpose in sorted(around):
                 node = graph.nodes[transpose].node
                 graph.drop(transpose, "cancelled by its inverse", node.inputs[:1])
+            for member in (*around, *inside):
+                graph.permuted.update(graph.nodes[member].node.outputs)
 
 
 def _order(node: NodeCost) -> tuple[int, ...] | None:
@@ -207,8 +209,10 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
-def _region(graph: LiveGraph, start: int, order: tuple[int, ...]) -> set[int] | None:
-    """The transposes around the elementwise region behind `start`, or None if it leaks."""
+def _region(
+    graph: LiveGraph, start: int, order: tuple[int, ...]
+) -> tuple[set[int], set[int]] | None:
+    """(transposes around, nodes inside) the elementwise region behind `start`; None if it leaks."""
     undo = _inverse(order)
     around: set[int] = {start}
     inside: set[int] = set()
@@ -236,7 +240,7 @@ def _region(graph: LiveGraph, start: int, order: tuple[int, ...]) -> set[int] | 
                 return None
         if len(inside) > 64:
             return None
-    return around if len(around) > 1 else None
+    return (around, inside) if len(around) > 1 else None
 
 
 def _is_blind(node: NodeCost, rank: int) -> bool:
@@ -301,11 +305,14 @@ def _takes_strides(node: NodeCost) -> bool:
     return node.op_type in STRIDED_READERS or (operator is not None and operator.pointwise)
 
 
-def write_concats_in_place(graph: LiveGraph) -> None:
-    """A Concat costs nothing when each part is written straight to its place by its producer."""
+def write_concats_in_place(graph: LiveGraph, grouped: Container[int]) -> None:
+    """A Concat costs nothing when each part is written straight to its place by its producer.
+
+    Runs after fusion: a Concat inside a group (a rotary embedding) is not a buffer at all.
+    """
     for index in graph.live:
         node = graph.nodes[index]
-        if node.op_type != "Concat" or index in graph.dropped:
+        if node.op_type != "Concat" or index in grouped:
             continue
         parts = [graph.source.get(name, name) for name in node.node.inputs]
         fits = len(set(parts)) == len(parts) and all(
@@ -314,3 +321,4 @@ def write_concats_in_place(graph: LiveGraph) -> None:
         )
         if fits:
             graph.drop_concat(index, parts)
+    graph.forget_dropped()

@@ -27,11 +27,12 @@ def view_reason(node: NodeCost, tensors: Mapping[str, TensorInfo], runtime: Runt
         runtime: Says which views it passes on.
     """
     operator = node.call.operator
+    op_type = node.node.op_type
+    if op_type == "Dropout":
+        idle = _is_inference_dropout(node.node, tensors)
+        return "does nothing: output equals input" if idle else ""
     if operator is not None and operator.view:
         return "view: the same bytes under another shape"
-    op_type = node.node.op_type
-    if op_type == "Dropout" and _is_inference_dropout(node.node, tensors):
-        return "does nothing: output equals input"
     check = _DOES_NOTHING.get(op_type)
     if check is not None and check(node.call):
         return "does nothing: output equals input"
@@ -60,7 +61,8 @@ def _is_inference_dropout(node: Node, tensors: Mapping[str, TensorInfo]) -> bool
     if sum(map(bool, node.outputs)) > 1:
         return False
     if len(node.inputs) > 2 and node.inputs[2]:
-        mode = tensors[node.inputs[2]].value
+        known = tensors.get(node.inputs[2])
+        mode = known.value if known is not None else None
         return mode is not None and not bool(mode.ravel()[0])
     return True
 

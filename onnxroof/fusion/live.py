@@ -38,14 +38,17 @@ class LiveGraph:
         exits: Tensors that must be in memory when the graph ends, or as part of a Concat.
         parts: Tensor → the Concat's result in whose buffer it is written.
         integer: Nodes that compute on quantized values.
-        dequantized: Result of a folded DequantizeLinear → (name, bytes) of what is stored.
+        dequantized: Result of a folded DequantizeLinear → (name, bytes) of what is stored, which
+            is what a kernel reads.
         dropped: Nodes taken out after indexing.
+        permuted: Tensors that lie in memory in another order of axes than the graph says, after
+            transposes cancelled; channels are their last axis then.
         tensors: Everything known of each tensor by name.
     """
 
     __slots__ = (
         "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes", "parts",
-        "producer", "readers", "removed", "runtime", "source", "tensors",
+        "permuted", "producer", "readers", "removed", "runtime", "source", "tensors",
     )  # fmt: skip
 
     def __init__(self, cost: GraphCost, runtime: Runtime) -> None:
@@ -63,10 +66,14 @@ class LiveGraph:
         self.integer: set[int] = set()
         self.dequantized: dict[str, tuple[tuple[str, int | None], ...]] = {}
         self.dropped: set[int] = set()
+        self.permuted: set[str] = set()
         self._views: dict[str, list[str]] = {}
         needed = _needed(cost)
         for index, node in enumerate(cost.nodes):
-            if node.status is Status.FOLDED or not needed[index]:
+            if node.status is Status.FOLDED:
+                self._note_dequantized(node)
+                self._remove(node, _reason(node, needed=needed[index]))
+            elif not needed[index]:
                 self._remove(node, _reason(node, needed=needed[index]))
             elif node.node.op_type in METADATA:
                 self._remove(node, "answered from metadata")
@@ -115,11 +122,11 @@ class LiveGraph:
             known.append(index)
 
     def info(self, tensor: str) -> TensorInfo | None:
-        """What is known of a tensor."""
+        """What is known of a tensor; None for one that a body captures from outside."""
         return self.tensors.get(tensor)
 
     def value(self, tensor: str) -> Value | None:
-        """The value of a constant. (That of a call's input may be an equal call's.)"""
+        """The value of a constant by its name: a call's own inputs may be an equal call's."""
         info = self.tensors.get(tensor)
         return None if info is None else info.value
 
@@ -180,31 +187,45 @@ class LiveGraph:
             self.live = [index for index in self.live if index not in self.dropped]
             self.removed.sort(key=lambda node: node.index)
 
-    def note_dequantized(self) -> None:
-        """Find what integer kernels read in place of folded DequantizeLinear results."""
-        for cost_node in self.nodes:
-            node = cost_node.node
-            if cost_node.status is Status.FOLDED and node.op_type == "DequantizeLinear":
-                self.dequantized[node.outputs[0]] = tuple(
-                    (name, info.nbytes)
-                    for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)
-                    if info is not None
-                )
+    def _note_dequantized(self, cost_node: NodeCost) -> None:
+        """What a kernel reads in place of a folded DequantizeLinear's result: what is stored."""
+        node = cost_node.node
+        if node.op_type == "DequantizeLinear":
+            self.dequantized[node.outputs[0]] = tuple(
+                (name, info.nbytes)
+                for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)
+                if info is not None
+            )
+        elif self.dequantized and node.inputs and node.inputs[0] in self.dequantized:
+            operator = cost_node.call.operator
+            if node.op_type == "Transpose" or (operator is not None and operator.view):
+                self.dequantized[node.outputs[0]] = self.dequantized[node.inputs[0]]
 
 
 def _needed(cost: GraphCost) -> list[bool]:
-    """Per node whether an output of the graph depends on it, constants folded."""
+    """Per node whether an output of the graph depends on it.
+
+    What only a folded node reads is needed for folding, not for the run: a node that runs is not
+    needed for it.
+    """
     wanted = set(cost.shaped.graph.outputs)
+    folding: set[str] = set()
     needed = [True] * len(cost.nodes)
     for index in range(len(cost.nodes) - 1, -1, -1):
         cost_node = cost.nodes[index]
         node = cost_node.node
-        if wanted.isdisjoint(node.outputs):
-            needed[index] = False
-        elif cost_node.status is not Status.FOLDED and node.op_type not in METADATA:
+        used = not wanted.isdisjoint(node.outputs)
+        if cost_node.status is Status.FOLDED:
+            if used or not folding.isdisjoint(node.outputs):
+                folding.update(node.inputs)
+            else:
+                needed[index] = False
+        elif used:
             wanted.update(node.inputs)
             for _, body in node.subgraphs:
                 wanted.update(body.captures)
+        else:
+            needed[index] = False
     return needed
 
 

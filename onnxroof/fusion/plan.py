@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.fusion.build import body_kernel, fused_kernel, lone_kernel
-from onnxroof.fusion.cleanup import clean_up
+from onnxroof.fusion.cleanup import clean_up, write_concats_in_place
 from onnxroof.fusion.groups import Grouping
 from onnxroof.fusion.live import LiveGraph
 from onnxroof.fusion.records import (
@@ -54,6 +54,8 @@ def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
         rules["integer-kernel"].apply(grouping)
     for name in runtime.rules:
         rules[name].apply(grouping)
+    if runtime.concat_in_place:
+        write_concats_in_place(graph, grouping.groups)
     kernels: list[Kernel] = []
     groups, nodes = grouping.groups, graph.nodes
     for index in graph.live:

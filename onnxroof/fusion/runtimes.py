@@ -64,9 +64,9 @@ _ALL = (
         what="ONNX Runtime's CPU provider at its extended level",
         rules=(
             "parts-to-split", "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish",
-            "layer-normalization", "rms-normalization", "skip-layer-normalization", "convolution-activation",
-            "matmul-scale", "matmul-bias", "gemm-activation", "bias-gelu", "transpose-chain",
-            "pad-pool",
+            "layer-normalization", "rms-normalization", "skip-layer-normalization",
+            "convolution-activation", "matmul-scale", "matmul-bias", "gemm-activation",
+            "bias-gelu", "transpose-chain", "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
         copies_unit_transposes=True,

@@ -33,12 +33,14 @@ def constant_weights(edge: Edge) -> str | None:
 
 
 def channel_constant(edge: Edge) -> str | None:
-    """A constant operand with one value, or one a channel (axis 1)."""
+    """A constant operand with one value, or one a channel (axis 1; last where permuted)."""
     other, rank = edge.other(), _rank(edge)
     if other is None or not other.constant or other.shape is None or not rank:
         return NO_CANDIDATE
     dims = (1,) * (rank - len(other.shape)) + tuple(other.shape)
-    if len(dims) != rank or any(size != 1 for axis, size in enumerate(dims) if axis != 1):
+    permuted = not edge.grouping.graph.permuted.isdisjoint(edge.candidate.node.inputs)
+    channels = rank - 1 if permuted else 1
+    if len(dims) != rank or any(n != 1 for axis, n in enumerate(dims) if axis != channels):
         return NO_CANDIDATE
     if edge.candidate.op_type in ("Sub", "Div") and not _is_first(edge):
         return NO_CANDIDATE

@@ -1,6 +1,6 @@
 """The command line: arguments in, one call, a report out, an exit code.
 
-Nothing heavier than typer is imported before a command runs, so `--help` and shell completion
+Nothing heavier than click is imported before a command runs, so `--help` and shell completion
 answer at once. Exit codes: 0 fine, 1 findings (with --strict: not everything could be counted),
 2 usage, 3 model, 4 shapes, 5 profile.
 """
@@ -11,46 +11,27 @@ import gc
 import os
 import sys
 from contextlib import contextmanager
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
 
-import typer
+import click
 
-from onnxroof.light_typer import LightCommand, LightGroup
+from onnxroof import __version__
 from onnxroof.report.render import DEFAULT_WIDTH, Format, TableOptions, render
 from onnxroof.report.rows import By, Sort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from enum import Enum
 
     from onnxroof.analysis import Analysis
     from onnxroof.errors import OnnxroofError
+    from onnxroof.hardware.profile import PeakKind
+
+P = ParamSpec("P")
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
-
-app = typer.Typer(
-    name="onnxroof",
-    cls=LightGroup,
-    help="What an ONNX model costs and how long it takes on named hardware, without running it.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-hardware_app = typer.Typer(
-    cls=LightGroup,
-    help="List, show and check hardware profiles.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
-app.add_typer(hardware_app, name="hw")
-
-
-class PeakChoice(Enum):
-    """Which of a profile's figures to use."""
-
-    VENDOR = "vendor"
-    SUSTAINED = "sustained"
 
 
 def main() -> None:
@@ -61,7 +42,7 @@ def main() -> None:
     """
     gc.disable()
     try:
-        app()
+        command()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     finally:
@@ -69,180 +50,218 @@ def main() -> None:
         gc.enable()
 
 
-def _complete_hardware(incomplete: str) -> list[str]:
-    """Names of shipped profiles that begin so."""
+def _completing(names: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """A completion for click: the names that begin with what was typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        return [name for name in names() if name.startswith(typed)]
+
+    return complete
+
+
+def _hardware_names() -> Iterable[str]:
     from onnxroof.hardware.read import available_profiles
 
-    return [name for name in available_profiles() if name.startswith(incomplete)]
+    return available_profiles()
 
 
-def _complete_runtime(incomplete: str) -> list[str]:
-    """Names of fusion sets that begin so."""
+def _runtime_names() -> Iterable[str]:
     from onnxroof.fusion.runtimes import RUNTIMES
 
-    return [name for name in RUNTIMES if name.startswith(incomplete)]
+    return RUNTIMES
 
 
-def _print_version(value: bool) -> None:
-    if value:
-        from onnxroof import __version__
-
-        typer.echo(f"onnxroof {__version__}")
-        raise typer.Exit
+def _choice(kind: type[Enum]) -> click.Choice[str]:
+    """A choice among an enumeration's values."""
+    return click.Choice([member.value for member in kind])
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+def _with_exit_codes(function: Callable[P, None]) -> Callable[P, None]:
+    """A command whose errors raised on purpose are one line and an exit code."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with _exit_codes():
+            function(*args, **kwargs)
+
+    return run
+
+
+def model_options(function: Callable[P, None]) -> Callable[P, None]:
+    """The options of every command that analyses a model at given sizes on given devices."""
+    options = (
+        click.option(
+            "--hw", multiple=True, metavar="NAME|FILE", shell_complete=_completing(_hardware_names),
+            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file. May be repeated:"
+            " one column each. Without it: counts only.",
         ),
-    ] = False,
-) -> None:
-    pass
-
-
-@app.command(cls=LightCommand)
-def report(  # noqa: PLR0913, PLR0917 - one parameter an option
-    model: Annotated[str, typer.Argument(help="The ONNX file.", metavar="MODEL")],
-    hw: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file. May be"
-            " repeated: one column each. Without it: counts only.",
-            metavar="NAME|FILE",
-            autocompletion=_complete_hardware,
-        ),
-    ] = None,
-    runtime: Annotated[
-        str | None,
-        typer.Option(
+        click.option(
+            "--runtime", shell_complete=_completing(_runtime_names), metavar="NAME",
             help="Whose fusion rules to apply; by default those of the first device.",
-            autocompletion=_complete_runtime,
         ),
-    ] = None,
-    peak: Annotated[
-        PeakChoice, typer.Option(help="Peaks of the data sheet, or measured ones.")
-    ] = PeakChoice.VENDOR,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads, on devices that have figures for them.")
-    ] = None,
-    dim: Annotated[
-        list[str] | None,
-        typer.Option(help="Size of a free dimension: batch=8. May be repeated.", metavar="NAME=N"),
-    ] = None,
-    input_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
+        click.option(
+            "--peak", type=click.Choice(["vendor", "sustained"]), default="vendor",
+            show_default=True, help="Peaks of the data sheet, or measured ones.",
+        ),
+        click.option(
+            "--threads", type=click.IntRange(min=1),
+            help="Threads, on devices that have figures for them.",
+        ),
+        click.option(
+            "--dim", multiple=True, metavar="NAME=N",
+            help="Size of a free dimension: batch=8. May be repeated.",
+        ),
+        click.option(
+            "--input", "input_", multiple=True, metavar="NAME=SHAPE",
             help="Whole shape of an input: x=1x3x640x640. May be repeated.",
-            metavar="NAME=SHAPE",
         ),
-    ] = None,
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="As if weights and activations were stored and computed so: fp32, fp16, bf16,"
-            " fp8 or int8.",
-            show_default=False,
+        click.option(
+            "--precision", default="", metavar="TYPE",
+            help="As if weights and activations were stored and computed so: fp32, fp16, bf16, fp8"
+            " or int8.",
         ),
-    ] = "",
-    operators: Annotated[
-        str | None,
-        typer.Option(help="YAML file that describes operators of your own.", metavar="FILE"),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(min=0, help="Rows of the table, 0 for all; by default 15, in CSV all."),
-    ] = None,
-    by: Annotated[By, typer.Option(help="What a row of the table is.")] = By.KERNEL,
-    sort: Annotated[
-        Sort | None, typer.Option(help="Order of the rows; by default time, or flops without --hw.")
-    ] = None,
-    scope_depth: Annotated[
-        int, typer.Option(min=1, help="Levels of module names that make a scope.")
-    ] = 2,
-    format_: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.TEXT,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", help="Write to this file, not to the terminal.", metavar="FILE"
+        click.option(
+            "--operators", metavar="FILE", help="YAML file that describes operators of your own."
         ),
-    ] = None,
-    tensors: Annotated[
-        bool, typer.Option("--tensors", help="In JSON, list every tensor too.")
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Exit with 1 unless everything could be counted."),
-    ] = False,
+    )  # fmt: skip
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def output_option(function: Callable[P, None]) -> Callable[P, None]:
+    """Where the result goes."""
+    return click.option(
+        "--output", "-o", metavar="FILE", help="Write to this file, not to the terminal."
+    )(function)
+
+
+@click.group(name="onnxroof", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="onnxroof %(version)s")
+def command() -> None:
+    """Say what an ONNX model costs and how long it takes on named hardware, without running it."""
+
+
+@command.command()
+@click.argument("model")
+@model_options
+@click.option(
+    "--top", type=click.IntRange(min=0), metavar="N",
+    help="Rows of the table, 0 for all; by default 15, in CSV all.",
+)  # fmt: skip
+@click.option(
+    "--by", type=_choice(By), default=By.KERNEL.value, show_default=True,
+    help="What a row of the table is.",
+)  # fmt: skip
+@click.option(
+    "--sort", type=_choice(Sort), help="Order of the rows; by default time, or flops without --hw."
+)
+@click.option(
+    "--scope-depth", type=click.IntRange(min=1), default=2, show_default=True, metavar="N",
+    help="Levels of module names that make a scope.",
+)  # fmt: skip
+@click.option(
+    "--format", "format_", type=_choice(Format), default=Format.TEXT.value, show_default=True,
+    help="What to write.",
+)  # fmt: skip
+@output_option
+@click.option("--tensors", is_flag=True, help="In JSON, list every tensor too.")
+@click.option("--strict", is_flag=True, help="Exit with 1 unless everything could be counted.")
+@_with_exit_codes
+def report(  # noqa: PLR0913, PLR0917 - one parameter an option
+    model: str,
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    top: int | None,
+    by: str,
+    sort: str | None,
+    scope_depth: int,
+    format_: str,
+    output: str | None,
+    tensors: bool,
+    strict: bool,
 ) -> None:
-    """Report what a model costs, and how long it takes on each device."""
-    with _exit_codes():
-        from onnxroof.api import analyze
-        from onnxroof.options import parse_dims, parse_input_shapes
+    """Report what MODEL costs, and how long it takes on each device."""
+    from onnxroof.api import analyze
+    from onnxroof.options import parse_dims, parse_input_shapes
 
-        analysis = analyze(
-            model,
-            tuple(hw or ()),
-            dims=parse_dims(dim or ()),
-            input_shapes=parse_input_shapes(input_ or ()),
-            precision=precision,
-            runtime=runtime,
-            peak=peak.value,
-            threads=threads,
-            operators=operators,
-            keep_going=True,
-        )
-        table = TableOptions(by, sort, top, scope_depth)
-        text = render(analysis, format_, table, width=_width(output), with_tensors=tensors)
-        _write(text, output)
-        _fail_on_findings(analysis, strict=strict)
+    analysis = analyze(
+        model,
+        hw,
+        dims=parse_dims(dim),
+        input_shapes=parse_input_shapes(input_),
+        precision=precision,
+        runtime=runtime,
+        peak=peak,
+        threads=threads,
+        operators=operators,
+        keep_going=True,
+    )
+    table = TableOptions(By(by), Sort(sort) if sort else None, top, scope_depth)
+    text = render(analysis, Format(format_), table, width=_width(output), with_tensors=tensors)
+    _write(text, output)
+    _fail_on_findings(analysis, strict=strict)
 
 
-@hardware_app.command("list", cls=LightCommand)
+@command.group("hw")
+def hardware() -> None:
+    """List, show and check hardware profiles."""
+
+
+@hardware.command("list")
+@_with_exit_codes
 def list_hardware() -> None:
     """List the shipped profiles with their peak, bandwidth and ridge point."""
-    with _exit_codes():
-        from onnxroof.hardware.read import available_profiles, load_profile
-        from onnxroof.hardware.show import list_text
+    from onnxroof.hardware.read import available_profiles, load_profile
+    from onnxroof.hardware.show import list_text
 
-        _write(list_text([load_profile(name) for name in available_profiles()]), None)
+    _write(list_text([load_profile(name) for name in available_profiles()]), None)
 
 
-@hardware_app.command("show", cls=LightCommand)
-def show_hardware(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A profile's name or a YAML file.",
-            metavar="NAME|FILE",
-            autocompletion=_complete_hardware,
-        ),
-    ],
-) -> None:
+@hardware.command("show")
+@click.argument("name", metavar="NAME|FILE", shell_complete=_completing(_hardware_names))
+@_with_exit_codes
+def show_hardware(name: str) -> None:
     """Show a profile: peaks, ridge points, memory, notes and the source of every number."""
-    with _exit_codes():
-        from onnxroof.hardware.read import load_profile
-        from onnxroof.hardware.show import show_text
+    from onnxroof.hardware.read import load_profile
+    from onnxroof.hardware.show import show_text
 
-        _write(show_text(load_profile(name)), None)
+    _write(show_text(load_profile(name)), None)
 
 
-@hardware_app.command("check", cls=LightCommand)
-def check_hardware(
-    file: Annotated[str, typer.Argument(help="The YAML file.", metavar="FILE")],
-) -> None:
-    """Check a profile of your own; lists every problem at once."""
-    with _exit_codes():
-        from onnxroof.errors import InvalidProfileError
-        from onnxroof.hardware.read import check_profile
+@hardware.command("check")
+@click.argument("file")
+@_with_exit_codes
+def check_hardware(file: str) -> None:
+    """Check a profile of your own in FILE; lists every problem at once."""
+    from onnxroof.errors import InvalidProfileError
+    from onnxroof.hardware.read import check_profile
 
-        problems = check_profile(file)
-        if problems:
-            raise InvalidProfileError(file, problems)
-        _write(f"{file}: no problems\n", None)
+    problems = check_profile(file)
+    if problems:
+        raise InvalidProfileError(file, problems)
+    _write(f"{file}: no problems\n", None)
+
+
+@command.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes this command in SHELL.
+
+    For bash, put `eval "$(onnxroof completion bash)"` into ~/.bashrc; zsh alike; for fish, write
+    the script to ~/.config/fish/completions/onnxroof.fish.
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is not None:
+        click.echo(kind(command, {}, "onnxroof", "_ONNXROOF_COMPLETE").source())
 
 
 def _width(output: str | None) -> int:
@@ -294,13 +313,13 @@ def _exit_codes() -> Iterator[None]:
         yield
     except OnnxroofError as error:
         _complain(error)
-        raise typer.Exit(error.exit_code) from error
-    except KeyboardInterrupt as error:
-        raise typer.Exit(INTERRUPTED) from error
-    except BrokenPipeError as error:
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from error
+        sys.exit(0)
 
 
 def _complain(error: OnnxroofError) -> None:
-    typer.echo(f"onnxroof: {error}", err=True)
+    click.echo(f"onnxroof: {error}", err=True)

@@ -226,8 +226,8 @@ def test_the_shell_completes(words: str, expected: set[str]) -> None:
         [sys.executable, "-c", PROGRAM],
         capture_output=True, text=True, check=False, timeout=60,
         env={
-            **os.environ, "PYTHONPATH": str(ROOT), "_ONNXROOF_COMPLETE": "complete_bash",
+            **os.environ, "PYTHONPATH": str(ROOT), "_ONNXROOF_COMPLETE": "bash_complete",
             "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1),
         },
     )  # fmt: skip
-    assert set(done.stdout.split()) == expected
+    assert set(done.stdout.split()) == {f"plain,{word}" for word in expected}

@@ -64,7 +64,7 @@ def test_nothing_heavy_is_loaded_for(code: str) -> None:
 def test_completing_a_profile_loads_no_model_libraries() -> None:
     code = command() + "\n"
     environment = {
-        "_ONNXROOF_COMPLETE": "complete_bash",
+        "_ONNXROOF_COMPLETE": "bash_complete",
         "COMP_WORDS": "onnxroof report model.onnx --hw v",
         "COMP_CWORD": "4",
     }

@@ -92,7 +92,7 @@ def model_options(function: Callable[P, None]) -> Callable[P, None]:
     options = (
         click.option(
             "--hw", multiple=True, metavar="NAME|FILE", shell_complete=_completing(_hardware_names),
-            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file. May be repeated:"
+            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file; repeatable,"
             " one column each. Without it: counts only.",
         ),
         click.option(

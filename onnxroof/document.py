@@ -119,6 +119,7 @@ def _totals(analysis: Analysis) -> Document:
     return {
         "macs": upper(sums.macs),
         "macs_min": sums.macs_min,
+        "folded_macs": upper(sums.folded_macs),
         "flops": upper(sums.flops),
         "flops_min": sums.flops_min,
         "transcendentals": upper(sums.transcendentals),

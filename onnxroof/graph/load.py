@@ -129,8 +129,8 @@ def _translate(
 
 def _missing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
     return [
-        f"external data file {quoted(name)} is missing; nothing that is counted needs it, "
-        "checks of weight values are skipped (external data missing; value checks skipped)"
+        f"external data missing; value checks skipped ({quoted(name)} is not beside the model, "
+        "and nothing that is counted needs it)"
         for name in names
         if not os.path.isfile(folder / name)  # noqa: PTH113 - Path.is_file raises on long names
     ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnxroof.analysis import Analysis
+    from onnxroof.cost import Totals
     from onnxroof.ops.call import TensorInfo
     from onnxroof.roofline import RooflineResult
 
@@ -107,7 +108,7 @@ def totals(analysis: Analysis) -> list[Figure]:
     if sums.transcendentals:
         work += f" ({units.count(upper(sums.transcendentals))} transcendental)"
     figures = [
-        _work_figure("MACs", sums.macs, sums.macs_min, missing, _by_dtype(sums.macs_by_dtype)),
+        _work_figure("MACs", sums.macs, sums.macs_min, missing, _macs_note(sums)),
         _work_figure("FLOPs", sums.flops, sums.flops_min, missing, work),
         Figure(
             "parameters",
@@ -210,6 +211,14 @@ def _work_figure(label: str, value: int, least: int, missing: bool, remark: str)
         remark = f"at least {units.count(least)}; {remark}" if remark else units.count(least)
     text = units.bounded(units.count(upper(shown)), at_least=missing, at_most=at_most)
     return Figure(label, text, units.exact(upper(shown)), remark)
+
+
+def _macs_note(sums: Totals) -> str:
+    """By type, and the part that a runtime computes only once."""
+    note = _by_dtype(sums.macs_by_dtype)
+    if not sums.folded_macs:
+        return note
+    return f"{note}; {units.count(upper(sums.folded_macs))} of constants, computed once"
 
 
 def _by_dtype(by_dtype: Mapping[str, int]) -> str:

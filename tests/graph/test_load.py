@@ -168,7 +168,7 @@ def test_external_data_are_counted_without_being_opened(tmp_path: Path) -> None:
     analysis = onnxroof.analyze(path)
     assert (analysis.totals.parameters, analysis.totals.weight_bytes) == (16, 64)
     assert analysis.model.external_files == ("w.bin",)
-    assert any("'w.bin' is missing" in sentence for sentence in analysis.assumptions)
+    assert any("missing" in said and "'w.bin'" in said for said in analysis.assumptions)
     payload = analysis.model.graph.constants["w"].payload
     assert payload is not None
     assert (payload.file, payload.offset_bytes, payload.length_bytes) == ("w.bin", 16, 64)
@@ -187,7 +187,7 @@ def test_odd_names_of_data_files_are_only_missing(name: str, tmp_path: Path) -> 
     path = tmp_path / "m.onnx"
     path.write_bytes(external(name).SerializeToString())
     (said,) = onnxroof.analyze(path).assumptions
-    assert "is missing" in said
+    assert "external data missing" in said
     assert said.isprintable()
     assert len(said) < 500
 

@@ -19,7 +19,7 @@ from onnxroof.ops.call import Impossible, Undetermined
 from onnxroof.shapes import MALFORMED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onnxroof.graph.types import Constant, DType, Node
     from onnxroof.ops.call import OpCall, OpCost, TensorInfo
@@ -73,11 +73,7 @@ class _Counter:
 
     def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
         """The cost of one node."""
-        weights: dict[object, Constant] = {}
-        for name, info in zip(node.inputs, call.inputs, strict=True):
-            if info is not None and info.constant and name in roots:
-                self._read_constants(node, call, roots, weights)
-                break
+        weights = self._read_constants(node, call, roots)
         if self.dequantized or node.op_type == _DEQUANTIZE:
             self._see_through(node, call)
         if call.folded or _only_known_values(call):
@@ -120,32 +116,36 @@ class _Counter:
         return replace(cost, compute_dtype=dtype, weight_read_bytes=max(reads - saved, 0))
 
     def _read_constants(
-        self,
-        node: Node,
-        call: OpCall,
-        roots: dict[str, tuple[Constant, ...]],
-        weights: dict[object, Constant],
-    ) -> None:
-        """Note what each constant input is for; collect those that are the node's weights."""
-        for position, name in enumerate(node.inputs):
-            info = call.inputs[position]
+        self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]
+    ) -> dict[object, Constant]:
+        """Note what each constant input is for; the node's weights, by identity."""
+        weights: dict[object, Constant] = {}
+        for position, info in enumerate(call.inputs):
             if info is None or not info.constant:
                 continue
-            for constant in roots.get(name, ()):
+            for constant in roots.get(node.inputs[position], ()):
                 role = role_at(call, position, constant)
                 if role is None:
                     continue
                 self._use(constant, role)
                 if role is Role.WEIGHT:
                     weights[constant.identity] = constant
-                    self._unpack(call, position, constant)
+                    if call.operator is not None and call.operator.unpacked is not None:
+                        self._unpack(call.operator.unpacked, call, position, constant)
+        return weights
 
-    def _unpack(self, call: OpCall, position: int, constant: Constant) -> None:
+    def _unpack(
+        self,
+        unpacked: Callable[[OpCall, int], int],
+        call: OpCall,
+        position: int,
+        constant: Constant,
+    ) -> None:
         """Note how many values the bytes of a packed weight hold."""
-        if call.operator is None or call.operator.unpacked is None or len(constant.shape) < 1:
+        if not constant.shape:
             return
         try:
-            self.unpacked[constant.identity] = call.operator.unpacked(call, position)
+            self.unpacked[constant.identity] = unpacked(call, position)
         except (Undetermined, Impossible):
             return
 
@@ -167,7 +167,7 @@ class _Counter:
     def _use(self, constant: Constant, role: Role) -> None:
         """Note a use; a weight anywhere is a weight, then quantization, then control."""
         known = self.roles.get(constant.identity)
-        if known is None or _RANK[role] > _RANK[known[1]]:
+        if known is None or role.rank > known[1].rank:
             self.roles[constant.identity] = (constant, role)
 
     def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
@@ -221,9 +221,6 @@ class _Counter:
             note if known else "a node of its body is unknown",
         )  # fmt: skip
         return NodeCost(node, call, cost, *self._size(weights), bodies)
-
-
-_RANK = {Role.UNUSED: 0, Role.CONTROL: 1, Role.QUANTIZATION: 2, Role.WEIGHT: 3}
 
 
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")

@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What a constant is for."""
+    """What a constant is for; read in several ways, it is what ranks highest."""
 
-    WEIGHT = "weight"
-    QUANTIZATION = "quantization"
-    CONTROL = "control"
-    UNUSED = "unused"
+    WEIGHT = ("weight", 3)
+    QUANTIZATION = ("quantization", 2)
+    CONTROL = ("control", 1)
+    UNUSED = ("unused", 0)
+
+    __hash__ = object.__hash__
+
+    def __init__(self, label: str, rank: int) -> None:
+        self.label = label
+        self.rank = rank
 
 
 class Status(Enum):

@@ -378,25 +378,24 @@ class Converter:
 
     def _check_location(self, proto: onnx.TensorProto, name: str) -> None:
         """Refuse external data outside the model's folder; note the file's name."""
-        entries = proto.external_data
-        if entries[0].key == PAYLOAD_KEY:
+        first = proto.external_data[0]
+        if first.key == PAYLOAD_KEY:
             return
-        locations = [entry.value for entry in entries if entry.key == "location"]
-        for location in locations or [""]:
-            if location not in self._external:
-                _refuse_escape(location, name)
-                self._external[location] = None
+        location = first.value if first.key == "location" else _location(proto)
+        if location not in self._external:
+            _refuse_escape(location, name)
+            self._external[location] = None
 
     def _payload(self, proto: onnx.TensorProto) -> Payload | None:
         """Where the bytes of a tensor lie, read on demand."""
-        entries = {entry.key: entry.value for entry in proto.external_data}
+        entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
         if PAYLOAD_KEY in entries:
             index = _number(entries[PAYLOAD_KEY])
             if index is None or index >= len(self._payloads):
                 return None
             return self._payloads[index]
         offset = _number(entries.get("offset", ""))
-        return Payload(entries.get("location", ""), offset or 0, _number(entries.get("length", "")))
+        return Payload(_location(proto), offset or 0, _number(entries.get("length", "")))
 
 
 # -- helpers ---------------------------------------------------------------------------------
@@ -538,6 +537,11 @@ def _typed_data(
         if len(numbers):
             return decode_numbers(list(numbers), dtype, shape)
     return decode_numbers([], dtype, shape) if 0 in shape else None
+
+
+def _location(proto: onnx.TensorProto) -> str:
+    """The data file a tensor names; of several the first, the one that was checked."""
+    return next((entry.value for entry in proto.external_data if entry.key == "location"), "")
 
 
 def _number(text: str) -> int | None:

@@ -143,7 +143,7 @@ class Constant:
         "stored_bytes",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a record has as many fields as it has
         self,
         name: str,
         dtype: DType,
@@ -243,7 +243,7 @@ class Node:
         "outputs", "subgraphs",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - a record has as many fields as it has
         self,
         name: str,
         domain: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
     from onnxroof.cost import GraphCost, NodeCost
     from onnxroof.errors import NodeProblem
+    from onnxroof.formula import ClosedForms, NoFormula
     from onnxroof.fusion.plan import KernelPlan
     from onnxroof.graph.algorithms import Digraph
     from onnxroof.graph.types import Model
     from onnxroof.memory import MemoryPlan
     from onnxroof.ops.call import TensorInfo
+    from onnxroof.polynomial import Polynomial
     from onnxroof.roofline import RooflineResult
-    from onnxroof.shapes import Unresolved
+    from onnxroof.shapes import Memo, Unresolved
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Analysis:
         unresolved: Tensors whose shape is not known, and why.
         problems: Nodes that contradict their operator's text.
         data_dependent: Names of sizes that only the run will tell; `dims` may set them.
+        dims: Sizes by name of the dimension, as bound or assumed.
+        memo: Results shared with further runs on the same precision and operators.
     """
 
     model: Model
@@ -51,6 +55,8 @@ class Analysis:
     unresolved: tuple[Unresolved, ...]
     problems: tuple[NodeProblem, ...]
     data_dependent: tuple[str, ...]
+    dims: Mapping[str, int]
+    memo: Memo = field(repr=False, compare=False)
 
     @property
     def nodes(self) -> tuple[NodeCost, ...]:
@@ -71,6 +77,26 @@ class Analysis:
     def coverage(self) -> Coverage:
         """How many nodes have a cost, and which operators have none."""
         return coverage(self.cost)
+
+    @cached_property
+    def formulas(self) -> ClosedForms:
+        """Totals and output shapes as polynomials in the named free dimensions.
+
+        Sizes of other dimensions are those of this analysis. Worked out on first use, from a few
+        dozen concrete runs.
+        """
+        from onnxroof.formula import closed_forms, with_inputs_bound
+
+        model = with_inputs_bound(self.model, self.inputs)
+        return closed_forms(model, self.dims, memo=self.memo, runtime=self.kernels.runtime)
+
+    def formula(self, quantity: str) -> Polynomial | NoFormula:
+        """The closed form of one quantity: "macs", "flops", "output y[1]", … (see `formulas`).
+
+        Raises:
+            UsageError: There is no such quantity.
+        """
+        return self.formulas.formula(quantity)
 
     def to_dict(self) -> dict[str, object]:
         """The JSON report: base units, the unit in every key, deterministic order."""

@@ -100,6 +100,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         unresolved=findings.unresolved,
         problems=findings.problems,
         data_dependent=findings.data_dependent,
+        dims=dict(bindings.sizes),
+        memo=memo,
     )
 
 

@@ -7,15 +7,18 @@ the coefficients in exact fractions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Exponents = tuple[int, ...]
+
+Sense = Literal["exactly", "at most", "at least", "per trip"]
+"""What a polynomial's value says: the quantity, a bound of it, or the quantity of one loop trip."""
 
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -28,13 +31,18 @@ class Polynomial:
         variables: Names, in the order of the exponents.
         terms: Exponents → coefficient, without zeros.
         steps: Multiples on which the form holds, by variable; missing means every size.
+        sense: Whether the value is the quantity itself or a bound of it.
+        limits: (smallest, largest) size at which it was seen to hold, by variable; None and
+            missing mean no limit was found.
     """
 
     variables: tuple[str, ...]
     terms: Mapping[Exponents, Fraction]
     steps: Mapping[str, int]
+    sense: Sense = "exactly"
+    limits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
 
-    def at(self, **sizes: int) -> Fraction:
+    def at(self, /, **sizes: int) -> Fraction:
         """The value at the given sizes (exact)."""
         values = [sizes[name] for name in self.variables]
         total = Fraction(0)
@@ -46,23 +54,27 @@ class Polynomial:
         return total
 
     @property
-    def lattice(self) -> str:
-        """Where the form holds: "height, width multiples of 32", or "" for every size."""
-        by_step: dict[int, list[str]] = {}
-        for name, step in self.steps.items():
+    def domain(self) -> str:
+        """Where the form holds: "height, width multiples of 32; batch up to 147"; "" everywhere."""
+        by_place: dict[str, list[str]] = {}
+        for name, step in sorted(self.steps.items(), key=lambda item: item[1]):
             if step > 1:
-                by_step.setdefault(step, []).append(name)
-        return "; ".join(
-            f"{', '.join(names)} multiple{'s' if len(names) > 1 else ''} of {step}"
-            for step, names in sorted(by_step.items())
-        )
+                by_place.setdefault(f"multiples of {step}", []).append(name)
+        for name, (low, high) in self.limits.items():
+            bounds = (f"from {low}" if low is not None else "", f"up to {high}" if high else "")
+            by_place.setdefault(" ".join(filter(None, bounds)), []).append(name)
+        parts = [f"{', '.join(names)} {place}" for place, names in by_place.items()]
+        return "; ".join(parts)
+
+    def ordered(self) -> list[tuple[Exponents, Fraction]]:
+        """The terms, highest degree first."""
+        return sorted(self.terms.items(), key=lambda item: (-sum(item[0]), _neg(item[0])))
 
     def __str__(self) -> str:
         if not self.terms:
             return "0"
-        ordered = sorted(self.terms.items(), key=lambda item: (-sum(item[0]), _neg(item[0])))
         text = ""
-        for exponents, coefficient in ordered:
+        for exponents, coefficient in self.ordered():
             sign = "-" if coefficient < 0 else "+"
             piece = _term(self.variables, exponents, abs(coefficient))
             text += f" {sign} {piece}" if text else f"{'-' if sign == '-' else ''}{piece}"
@@ -98,6 +110,16 @@ def degree(xs: Sequence[int], values: Sequence[int]) -> int | None:
     return found if found < len(xs) - 1 else None
 
 
+def value_at(xs: Sequence[int], values: Sequence[int], x: int) -> Fraction:
+    """The polynomial through the points, at another one."""
+    total = Fraction(0)
+    factor = Fraction(1)
+    for node, coefficient in zip(xs, _newton(xs, [Fraction(v) for v in values]), strict=True):
+        total += coefficient * factor
+        factor *= x - node
+    return total
+
+
 def interpolate(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int]
 ) -> dict[Exponents, Fraction]:
@@ -116,8 +138,7 @@ def interpolate(
         for fixed in product(*rest):
             line = [(*fixed[:dimension], i, *fixed[dimension:]) for i in range(len(axis))]
             monomial = _monomials(axis, _newton(axis, [table[index] for index in line]))
-            for index, coefficient in zip(line, monomial, strict=True):
-                table[index] = coefficient
+            table.update(zip(line, monomial, strict=True))
     return {index: coefficient for index, coefficient in table.items() if coefficient}
 
 
@@ -131,7 +152,7 @@ def _newton(xs: Sequence[int], values: list[Fraction]) -> list[Fraction]:
 
 
 def _monomials(xs: Sequence[int], newton: list[Fraction]) -> list[Fraction]:
-    """Newton coefficients → coefficients of x^0, x^1, …"""
+    """Coefficients of 1, x, x² … from those of the divided differences."""
     result = [Fraction(0)] * len(xs)
     for x, coefficient in zip(reversed(xs), reversed(newton), strict=True):
         shifted = [Fraction(0), *result[:-1]]

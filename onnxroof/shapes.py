@@ -88,6 +88,10 @@ class Memo:
         self.calls: dict[tuple[object, ...], OpCall] = {}
         self.weights: dict[tuple[DType, tuple[int, ...]], TensorInfo] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled empty: what it holds is worked out again."""
+        return (Memo, (self.retype, self.registry))
+
 
 def infer_shapes(
     graph: Graph, bindings: Bindings, memo: Memo | None = None

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+import onnxroof
+from onnxroof.errors import UsageError
+from onnxroof.formula import QUANTITIES, ClosedForms, NoFormula, closed_forms
+from onnxroof.graph.load import load_model
+from onnxroof.polynomial import Polynomial
+from tests.builders import model
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def forms_of(text: str, opset: int = 21, **sizes: int) -> ClosedForms:
+    return closed_forms(load_model(model(text, opset=opset)), sizes)
+
+
+def topology(name: str) -> onnx.ModelProto:
+    return onnx.load(MODELS / f"{name}.onnx", load_external_data=False)
+
+
+def images(name: str) -> onnx.ModelProto:
+    """A classifier with all but the channels of its images free."""
+    proto = topology(name)
+    dims = proto.graph.input[0].type.tensor_type.shape.dim
+    for axis, free in ((0, "batch"), (2, "height"), (3, "width")):
+        dims[axis].dim_param = free
+    return proto
+
+
+CONV = """agraph (float[N,3,32,32] x, float[8,3,3,3] w, float[8] b) => (float y)
+    { y = Conv <pads = [1,1,1,1]> (x, w, b) }"""
+
+
+# -- small graphs by hand --------------------------------------------------------------------
+
+
+def test_a_convolution_is_linear_in_its_batch() -> None:
+    # 8·32·32 outputs of 27 products: 221,184·N MACs; with one addition each 450,560·N FLOPs.
+    # Bytes: 4·(3·1024 + 8·1024)·N in and out, 4·(216 + 8) of weights
+    forms = forms_of(CONV)
+    assert forms.dimensions == ("N",)
+    assert str(forms.formula("macs")) == "221184·N"
+    assert str(forms.formula("flops")) == "450560·N"
+    assert str(forms.formula("traffic_bytes")) == "45056·N + 896"
+    assert str(forms.formula("output y[0]")) == "N"
+    assert str(forms.formula("output y[1]")) == "8"
+    assert all(form.domain == "" for form in forms.forms.values())
+
+
+def test_attention_is_quadratic_in_its_length() -> None:
+    # q·kᵀ and p·v: 2 · B·S²·16; softmax 5·S² − 2·S per row set, S² exponentials
+    forms = forms_of(
+        """agraph (float[B,S,16] q, float[B,S,16] k, float[B,S,16] v) => (float y) {
+        t = Transpose <perm = [0, 2, 1]> (k) s = MatMul(q, t)
+        p = Softmax <axis = -1> (s) y = MatMul(p, v) }"""
+    )
+    assert str(forms.formula("macs")) == "32·B·S²"
+    assert str(forms.formula("flops")) == "69·B·S² - 2·B·S"
+    assert str(forms.formula("transcendentals")) == "B·S²"
+    assert [str(forms.formula(f"output y[{axis}]")) for axis in range(3)] == ["B", "S", "16"]
+
+
+def test_two_free_operands_multiply() -> None:
+    forms = forms_of("agraph (float[1,A,B] x, float[1,B,C] w) => (float y) { y = MatMul(x, w) }")
+    assert str(forms.formula("macs")) == "A·B·C"
+
+
+def test_a_stride_rounds_so_the_form_holds_on_multiples() -> None:
+    # Stride 2, padding 1: ⌈H / 2⌉ rows; on even H: 8·27·(H/2)·(H/2)·N = 54·N·H·W
+    forms = forms_of(
+        """agraph (float[N,3,H,W] x, float[8,3,3,3] w) => (float y)
+        { y = Conv <pads = [1,1,1,1], strides = [2,2]> (x, w) }"""
+    )
+    form = forms.formula("macs")
+    assert isinstance(form, Polynomial)
+    assert str(form) == "54·N·H·W"
+    assert form.domain == "H, W multiples of 2"
+    assert str(forms.formula("output y[2]")) == "1/2·H"
+
+
+def test_a_wide_window_does_not_pass_for_a_constant() -> None:
+    # Patches of 32: ⌊H / 32⌋ is 7 for 224 … 255. On multiples of 32 it is H / 32
+    forms = forms_of(
+        """agraph (float[1,3,H,32] x, float[8,3,32,32] w) => (float y)
+        { y = Conv <strides = [32,32]> (x, w) }""",
+        H=224,
+    )
+    form = forms.formula("output y[2]")
+    assert isinstance(form, Polynomial)
+    assert (str(form), form.domain) == ("1/32·H", "H multiples of 32")
+
+
+def test_a_step_that_is_no_power_of_two_is_not_claimed() -> None:
+    # ⌊N / 100⌋ has no form on multiples of up to 64
+    forms = forms_of(
+        """agraph (float[1,1,N] x, float[1,1,100] w) => (float y)
+        { y = Conv <strides = [100]> (x, w) }"""
+    )
+    found = forms.formula("output y[2]")
+    assert isinstance(found, NoFormula)
+    assert "no polynomial in N" in found.reason
+    assert str(found).startswith("no formula: ")
+
+
+def test_what_another_term_takes_over_later_says_how_far_it_holds() -> None:
+    # A table of 1000 rows of 4 bytes: N rows are read, until the whole table is
+    forms = forms_of("agraph (int64[N] i, float[1000,1] t) => (float y) { y = Gather(t, i) }")
+    form = forms.formula("traffic_bytes")
+    assert isinstance(form, Polynomial)
+    # 8 bytes of index, 4 read, 4 written for each of the N rows
+    assert str(form) == "16·N"
+    low, high = form.limits["N"]
+    assert low is None
+    assert high is not None
+    assert 500 <= high <= 1000
+    assert form.domain == f"N up to {high}"
+
+
+def test_a_rank_that_depends_on_a_size_says_bind_it() -> None:
+    forms = forms_of("agraph (float[N,1,7,1] x) => (float[] y) { y = Squeeze(x) }", opset=13)
+    for quantity in (*QUANTITIES, "output y[0]"):
+        found = forms.formula(quantity)
+        assert isinstance(found, NoFormula)
+        assert "depends on N: bind it" in found.reason
+
+
+def test_sizes_that_follow_from_data_are_at_most() -> None:
+    # NonZero of N elements finds at most N
+    forms = forms_of("agraph (float[N] x) => (int64[] y) { y = NonZero(x) }")
+    form = forms.formula("output y[1]")
+    assert isinstance(form, Polynomial)
+    assert (str(form), form.sense) == ("N", "at most")
+    assert forms.forms["parameters"].sense == "exactly"
+
+
+def test_a_bound_data_dependent_size_stays_bound() -> None:
+    text = "agraph (float[N] x) => (int64[] y) { y = NonZero(x) }"
+    analysis = onnxroof.analyze(model(text), dims={"N": 20, "y.1": 5})
+    assert str(analysis.formula("output y[1]")) == "5"
+
+
+def test_uncounted_operators_make_the_form_at_least() -> None:
+    proto = model(
+        "agraph (float[N,4] x, float[4,4] w) => (float[N,4] z) { y = MatMul(x, w) z = my.Foo(y) }",
+        opsets={"my": 1},
+    )
+    form = closed_forms(load_model(proto)).formula("flops")
+    assert isinstance(form, Polynomial)
+    assert (str(form), form.sense) == ("32·N", "at least")
+
+
+def test_unknown_trips_make_the_form_per_trip() -> None:
+    forms = forms_of(
+        """agraph (float[N,8] x, int64 m, bool c) => (float y) {
+        y = Loop(m, c, x) <body = b (int64 i, bool go, float[N,8] h) => (bool on, float[N,8] next)
+            { on = Identity(go) next = Relu(h) }> }"""
+    )
+    form = forms.formula("flops")
+    assert isinstance(form, Polynomial)
+    assert (str(form), form.sense) == ("8·N", "per trip")
+
+
+def test_known_trips_enter_the_form() -> None:
+    forms = forms_of(
+        """agraph (float[T,N,8] x, float[N,8] h) => (float y) {
+        y = Scan(h, x) <num_scan_inputs = 1, body = b (float[N,8] h, float[N,8] x)
+            => (float[N,8] next) { next = Add(h, x) }> }"""
+    )
+    assert str(forms.formula("flops")) == "8·T·N"
+
+
+def test_a_model_without_free_dimensions_has_numbers() -> None:
+    forms = forms_of("agraph (float[2,3] x, float[3,4] w) => (float y) { y = MatMul(x, w) }")
+    assert forms.dimensions == ()
+    assert str(forms.formula("macs")) == "24"
+
+
+def test_dimensions_that_only_work_together_say_so() -> None:
+    forms = forms_of("agraph (float[A,3] x, float[B,3] z) => (float y) { y = Add(x, z) }")
+    found = forms.formula("flops")
+    assert isinstance(found, NoFormula)
+    assert "A cannot be varied alone" in found.reason
+
+
+def test_sizes_that_never_work_ask_for_a_binding() -> None:
+    forms = forms_of(
+        """agraph (float[N,M] x) => (float y) <int64[2] s = {7, 11}> { y = Reshape(x, s) }"""
+    )
+    assert "bind N, M" in forms.reason
+
+
+def test_more_dimensions_than_can_be_fitted_are_refused() -> None:
+    forms = forms_of("agraph (float[A,B,C,D,E,F,G] x) => (float y) { y = Relu(x) }")
+    assert "7 free dimensions are more than 6" in forms.reason
+
+
+def test_a_quantity_that_does_not_exist_is_an_error_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'flops'"):
+        forms_of(CONV).formula("flop")
+    with pytest.raises(UsageError, match=r"output y\[9\]"):
+        forms_of(CONV).formula("output y[9]")
+
+
+# -- through an analysis ---------------------------------------------------------------------
+
+
+def test_an_analysis_gives_the_form_at_its_own_fixed_sizes() -> None:
+    # The file's 32×32 overridden by 64×64: four times the MACs a sample
+    analysis = onnxroof.analyze(model(CONV), input_shapes={"x": (5, 3, 64, 64)})
+    form = analysis.formula("macs")
+    assert isinstance(form, Polynomial)
+    assert str(form) == "884736·N"
+    assert form.at(N=5) == analysis.totals.macs
+
+
+def test_an_analysis_in_another_precision_has_its_bytes() -> None:
+    # Half the bytes of 45056·N + 896
+    form = onnxroof.analyze(model(CONV), precision="fp16").formula("traffic_bytes")
+    assert str(form) == "22528·N + 448"
+
+
+def test_a_dimension_without_a_name_stays_at_its_size() -> None:
+    proto = model("agraph (float[N,1,8] x, float[8,4] w) => (float y) { y = MatMul(x, w) }")
+    proto.graph.input[0].type.tensor_type.shape.dim[1].Clear()
+    analysis = onnxroof.analyze(proto, input_shapes={"x": (1, 3, 8)})
+    assert str(analysis.formula("macs")) == "96·N"
+
+
+# -- real models -----------------------------------------------------------------------------
+
+
+def test_bert_is_quadratic_in_its_length() -> None:
+    # 12 layers: attention products 2·768·S², projections and feed-forward 12·768² a token
+    analysis = onnxroof.analyze(MODELS / "bert_base_dynamic.onnx", dims={"sequence": 128})
+    form = analysis.formula("macs")
+    assert isinstance(form, Polynomial)
+    quadratic, linear = 12 * 2 * 768, 12 * 12 * 768**2
+    assert str(form) == f"{quadratic}·batch·sequence² + {linear}·batch·sequence"
+    assert form.domain == ""
+    assert form.at(batch=1, sequence=128) == analysis.totals.macs
+
+
+def test_gpt2_adds_its_vocabulary() -> None:
+    # As BERT, and 768·50257 a token for the logits
+    form = onnxroof.analyze(MODELS / "gpt2_dynamic.onnx", dims={"sequence": 8}).formula("macs")
+    linear = 12 * 12 * 768**2 + 768 * 50257
+    assert str(form) == f"18432·batch·sequence² + {linear}·batch·sequence"
+
+
+def test_a_cache_makes_decoding_linear_in_the_past() -> None:
+    # One new token sees past + 1 keys: 12 · 2·768·(past + 1) besides the linear layers
+    forms = closed_forms(load_model(MODELS / "gpt2_decode_dynamic.onnx"))
+    assert forms.dimensions == ("batch", "past_sequence")
+    constant = 12 * 12 * 768**2 + 768 * 50257 + 12 * 2 * 768
+    assert str(forms.formula("macs")) == f"18432·batch·past_sequence + {constant}·batch"
+    assert str(forms.formula("output present.0.key[2]")) == "past_sequence + 1"
+
+
+def test_resnet_holds_on_multiples_of_its_stride() -> None:
+    # 4,089,184,256 MACs at 224×224, of which 2048·1000 in the classifier: the rest by pixel
+    proto = images("resnet50")
+    analysis = onnxroof.analyze(proto, dims={"height": 224, "width": 224})
+    form = analysis.formula("macs")
+    assert isinstance(form, Polynomial)
+    by_pixel, rest = divmod(4_089_184_256 - 2_048_000, 224 * 224)
+    assert rest == 0
+    assert str(form) == f"{by_pixel}·batch·height·width + 2048000·batch"
+    assert form.domain == "height, width multiples of 32"
+    assert (
+        form.at(batch=2, height=320, width=96)
+        == onnxroof.analyze(proto, dims={"batch": 2, "height": 320, "width": 96}).totals.macs
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [
+        ("bert_base_dynamic", {"batch": 3, "sequence": 77}),
+        ("lstm_2x512_dynamic", {"batch": 5, "sequence": 211}),
+        ("minilm_l6_dynamo", {"batch": 2, "sequence": 300}),
+        ("gpt2_decode_dynamic", {"batch": 4, "past_sequence": 55}),
+    ],
+)
+def test_every_form_gives_the_total_at_a_size_never_probed(name: str, dims: dict[str, int]) -> None:
+    analysis = onnxroof.analyze(MODELS / f"{name}.onnx", dims=dims)
+    totals = analysis.totals
+    values = {
+        "macs": totals.macs,
+        "flops": totals.flops,
+        "traffic_bytes": totals.traffic_bytes,
+        "fused_traffic_bytes": analysis.kernels.traffic_bytes,
+        "peak_activation_bytes": analysis.memory.peak_activation_bytes,
+    }
+    checked = 0
+    for quantity, value in values.items():
+        form = analysis.formula(quantity)
+        if isinstance(form, NoFormula):
+            continue
+        inside = all((high or 10**9) >= dims[name] for name, (_, high) in form.limits.items())
+        if inside:
+            assert form.at(**dims) == value, quantity
+            checked += 1
+    assert checked >= 2

@@ -1,0 +1,154 @@
+"""The commands `lint` and `explain` as pure functions: options in, text and exit code out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnxroof.lint.baseline import apply_baseline, read_baseline
+from onnxroof.lint.documentation import explain, listing
+from onnxroof.lint.registry import choose, find_rule
+from onnxroof.lint.render import LintFormat, render
+from onnxroof.lint.result import LintResult
+from onnxroof.lint.rule import Severity, WeightRule
+from onnxroof.lint.run import run_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.analysis import Analysis
+    from onnxroof.lint.rule import Rule
+    from onnxroof.lint.values import Progress, WeightValues
+
+CHEAP_BYTES = 64 * 2**20
+"""Weights up to this size are read unasked: it takes hundredths of a second."""
+
+FINDINGS = 1
+"""Exit code when a finding is as bad as `fail_on`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintOptions:
+    """What to look for and what to write.
+
+    Attributes:
+        weights: Read values of weights; None does when they are few (`CHEAP_BYTES`).
+        select: Codes, beginnings of codes, or names; none for all rules.
+        ignore: The same, to be left out.
+        baseline: Path of a file of accepted findings; "" for none.
+        fail_on: Severity from which the exit code is 1.
+        format_: What to write.
+        width: Columns of the terminal.
+    """
+
+    weights: bool | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    baseline: str = ""
+    fail_on: Severity = Severity.ERROR
+    format_: LintFormat = LintFormat.TEXT
+    width: int = 100
+
+
+def lint_command(  # noqa: PLR0913 - one argument an option
+    model: str,
+    hardware: str = "",
+    options: LintOptions | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    precision: str = "",
+    runtime: str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[str, int]:
+    """Lint a model file.
+
+    Args:
+        model: Path of the file.
+        hardware: Name or file of a profile; "" for none.
+        options: What to look for and what to write.
+        dims: Sizes of free dimensions by name.
+        input_shapes: Whole shapes of inputs by name.
+        precision: As in `analyze`.
+        runtime: Whose fusions to assume; None for the device's default.
+        threads: As in `analyze`.
+        progress: Called with (bytes read, bytes in all) while values are read.
+
+    Returns:
+        The findings as text, and the exit code: 0, or 1 when a finding fails the run.
+
+    Raises:
+        OnnxroofError: As `analyze` does, or for options that cannot be understood.
+    """
+    from onnxroof.api import analyze
+
+    chosen = options or LintOptions()
+    rules = choose(chosen.select, chosen.ignore)
+    entries = read_baseline(chosen.baseline) if chosen.baseline else ()
+    analysis = analyze(
+        model, (hardware,) if hardware else (), dims=dims, input_shapes=input_shapes,
+        precision=precision, runtime=runtime, threads=threads, keep_going=True,
+    )  # fmt: skip
+    result = lint(analysis, rules, weights=chosen.weights, progress=progress)
+    if entries:
+        split = apply_baseline(result.findings, entries)
+        result = LintResult(
+            result.model, result.hardware, result.runtime, split.remaining, split.accepted,
+            tuple(entry.code for entry in split.unmatched), result.skipped, result.read_bytes,
+        )  # fmt: skip
+    code = FINDINGS if result.fails(chosen.fail_on) else 0
+    return render(result, chosen.format_, chosen.width), code
+
+
+def lint(
+    analysis: Analysis,
+    rules: Sequence[Rule] | None = None,
+    *,
+    weights: bool | None = None,
+    content: bytes | None = None,
+    progress: Progress | None = None,
+) -> LintResult:
+    """Run rules over an analysis, on its first device.
+
+    Args:
+        analysis: The run.
+        rules: Which rules; None for all.
+        weights: Read values of weights; None does when they are few (`CHEAP_BYTES`).
+        content: The bytes the model was loaded from, when it has no file.
+        progress: Called with (bytes read, bytes in all) while values are read.
+    """
+    from onnxroof.graph.weights import WeightReader
+    from onnxroof.lint.values import WeightValues
+
+    chosen = tuple(choose() if rules is None else rules)
+    if weights is None:
+        weights = analysis.totals.weight_bytes <= CHEAP_BYTES
+    if not weights or not any(isinstance(rule, WeightRule) for rule in chosen):
+        return _result(analysis, chosen, None)
+    with WeightReader(analysis.model.path, content) as reader:
+        return _result(analysis, chosen, WeightValues(analysis, reader, progress))
+
+
+def _result(analysis: Analysis, rules: tuple[Rule, ...], values: WeightValues | None) -> LintResult:
+    device = analysis.rooflines[0].hardware.name if analysis.rooflines else ""
+    return LintResult(
+        model=analysis.model.path or analysis.model.graph.name or "model in memory",
+        hardware=device,
+        runtime=analysis.kernels.runtime,
+        findings=run_rules(analysis, rules, values),
+        skipped=None if values is None else values.skipped,
+        read_bytes=None if values is None else values.read_bytes,
+    )
+
+
+def explain_command(word: str = "") -> str:
+    """The documentation of one rule, or the list of all of them.
+
+    Args:
+        word: Code or name; "" for the list.
+
+    Raises:
+        UsageError: No rule has this code or name.
+    """
+    return explain(find_rule(word)) if word else listing()

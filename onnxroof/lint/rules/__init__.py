@@ -1,0 +1,1 @@
+"""One rule a file, named after the problem; imported only when linting."""

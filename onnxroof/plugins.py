@@ -18,11 +18,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onnxroof.bounded import upper
 from onnxroof.errors import UsageError, quoted
 from onnxroof.graph.types import DTYPE_BY_LABEL
 from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
 from onnxroof.ops import load_rules
-from onnxroof.ops.call import OpCall, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import Impossible, OpCall, OpCost, TensorInfo, Undetermined
 from onnxroof.ops.expressions import Expression
 from onnxroof.ops.registry import Registry
 
@@ -176,9 +177,12 @@ def _names(call: OpCall) -> dict[str, int | tuple[int, ...]]:
 
 def _value(expression: Expression, names: Mapping[str, int | tuple[int, ...]]) -> int:
     try:
-        return expression(names)
+        value = expression(names)
     except UsageError as error:
         raise Undetermined(str(error)) from None
+    if upper(value) < 0:
+        raise Impossible(f"expression {expression.text!r} is negative here: {value}")
+    return value
 
 
 class _ShapeRule:

@@ -230,7 +230,8 @@ def test_an_empty_batch_takes_no_time_and_divides_by_nothing() -> None:
 def test_a_loop_takes_its_trips() -> None:
     # 5 trips of 2·100³ FLOPs at 10⁹
     text = """agraph (float[100,100] x, float[100,100] w) => (float y)
-        <int64 m = {5}, bool c = {1}> { y = Loop(m, c, x) <body = b (int64 i, bool go, float[100,100] h)
+        <int64 m = {5}, bool c = {1}> {
+        y = Loop(m, c, x) <body = b (int64 i, bool go, float[100,100] h)
             => (bool on, float[100,100] next) { on = Identity(go) next = MatMul(h, w) }> }"""
     result = on(text, toy(Peak("fp32", 1e9), bandwidth=1e15)).rooflines[0]
     assert result.latency_seconds == pytest.approx(5 * 2e-3, rel=1e-3)

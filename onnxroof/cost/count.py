@@ -269,11 +269,12 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
         return None, Status.UNKNOWN, f"no formula is known for operator {name}"
     try:
         cost = operator.cost_rule(call)
+        is_free = not cost.flops and bool(operator.free)
     except Undetermined as answer:
         return None, Status.UNKNOWN, call.reason or str(answer)
     except (Impossible, *MALFORMED) as error:
         return None, Status.UNKNOWN, f"its formula cannot be applied: {error!s:.200}"
-    if not cost.flops and operator.free:
+    if is_free:
         return cost, Status.FREE, cost.note or operator.free
     return cost, Status.COUNTED, cost.note
 

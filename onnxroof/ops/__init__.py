@@ -76,10 +76,22 @@ def load_plugins() -> tuple[str, ...]:
 
     Each entry point names a function without arguments that calls `register_operator`. Looked up
     once, and only when a model has an operator that nobody knows, since the search is slow.
+
+    Raises:
+        UsageError: A plug-in cannot be imported.
     """
     from importlib.metadata import entry_points
 
+    from onnxroof.errors import UsageError, quoted
+
     found = entry_points(group="onnxroof.operators")
     for entry_point in found:
-        entry_point.load()()
+        try:
+            register = entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"plug-in {quoted(entry_point.name)} ({entry_point.value}) cannot be loaded: {error}"
+                "; repair or uninstall the package that offers it"
+            ) from error
+        register()
     return tuple(entry_point.name for entry_point in found)

@@ -166,6 +166,10 @@ def command() -> None:
 )  # fmt: skip
 @output_option
 @click.option("--tensors", is_flag=True, help="In JSON, list every tensor too.")
+@click.option(
+    "--formulas/--no-formulas", default=None,
+    help="Show totals as formulas in the free dimensions; by default where that takes no time.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 unless everything could be counted.")
 @_with_exit_codes
 def report(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -185,6 +189,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
     format_: str,
     output: str | None,
     tensors: bool,
+    formulas: bool | None,
     strict: bool,
 ) -> None:
     """Report what MODEL costs, and how long it takes on each device."""
@@ -204,9 +209,134 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
         keep_going=True,
     )
     table = TableOptions(By(by), Sort(sort) if sort else None, top, scope_depth)
-    text = render(analysis, Format(format_), table, width=_width(output), with_tensors=tensors)
+    text = render(
+        analysis,
+        Format(format_),
+        table,
+        width=_width(output),
+        with_tensors=tensors,
+        with_formulas=formulas,
+    )
     _write(text, output)
     _fail_on_findings(analysis, strict=strict)
+
+
+@command.command("lint")
+@click.argument("model")
+@model_options
+@click.option(
+    "--weights/--no-weights", default=None,
+    help="Look at the values of weights; by default only where they are few.",
+)  # fmt: skip
+@click.option(
+    "--select", multiple=True, metavar="RULE",
+    help="Only these rules: codes, beginnings of codes, names. May be repeated.",
+)  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules. May be repeated.")
+@click.option(
+    "--baseline", default="", metavar="FILE",
+    help="JSON file of accepted findings, each with a reason.",
+)  # fmt: skip
+@click.option(
+    "--fail-on", type=click.Choice(["warning", "error"]), default="error", show_default=True,
+    help="Exit with 1 when there is a finding at least this bad.",
+)  # fmt: skip
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json", "markdown", "sarif"]),
+    default="text", show_default=True, help="What to write.",
+)  # fmt: skip
+@output_option
+@_with_exit_codes
+def lint_model(  # noqa: PLR0913, PLR0917 - one parameter an option
+    model: str,
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    weights: bool | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    baseline: str,
+    fail_on: str,
+    format_: str,
+    output: str | None,
+) -> None:
+    """Find what makes MODEL slow, large or wrong on a device, and what a change would save."""
+    from onnxroof.api import analyze
+    from onnxroof.errors import UsageError
+    from onnxroof.lint.command import LintOptions, lint_command
+    from onnxroof.lint.render import LintFormat
+    from onnxroof.lint.rule import Severity
+    from onnxroof.options import parse_dims, parse_input_shapes
+
+    if len(hw) > 1:
+        raise UsageError("savings hold for one device: give one --hw, and run once a device")
+    analysis = analyze(
+        model,
+        hw,
+        dims=parse_dims(dim),
+        input_shapes=parse_input_shapes(input_),
+        precision=precision,
+        runtime=runtime,
+        peak=peak,
+        threads=threads,
+        operators=operators,
+        keep_going=True,
+    )
+    options = LintOptions(
+        weights, select, ignore, baseline, Severity(fail_on), LintFormat(format_), _width(output)
+    )
+    text, code = lint_command(analysis, options, _weights_progress())
+    _write(text, output)
+    _fail_on_findings(analysis, strict=False)
+    sys.exit(code)
+
+
+@command.command("explain")
+@click.argument("rule", default="", metavar="[CODE|NAME]")
+@_with_exit_codes
+def explain_rule(rule: str) -> None:
+    """Explain a lint rule: why it costs, a flagged and a clean graph, what to do; or list all."""
+    from onnxroof.lint.command import explain_command
+
+    _write(explain_command(rule), None)
+
+
+@command.command("formula")
+@click.argument("model")
+@click.option(
+    "--dim", multiple=True, metavar="NAME=N",
+    help="A size at which the model is known to work. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--input", "input_", multiple=True, metavar="NAME=SHAPE",
+    help="Whole shape of an input, which is then fixed: x=1x3x640x640. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="What to write.",
+)  # fmt: skip
+@output_option
+@_with_exit_codes
+def formula(
+    model: str, dim: tuple[str, ...], input_: tuple[str, ...], format_: str, output: str | None
+) -> None:
+    """Show the totals and output shapes of MODEL as formulas in its free dimensions."""
+    import json
+
+    from onnxroof.formula import formulas_of
+    from onnxroof.options import parse_dims, parse_input_shapes
+    from onnxroof.report.formulas import formulas_data, formulas_text
+
+    forms = formulas_of(model, dims=parse_dims(dim), input_shapes=parse_input_shapes(input_))
+    if format_ == "json":
+        _write(json.dumps(formulas_data(forms), indent=2) + "\n", output)
+    else:
+        _write(formulas_text(forms), output)
 
 
 @command.group("hw")
@@ -262,6 +392,19 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(command, {}, "onnxroof", "_ONNXROOF_COMPLETE").source())
+
+
+def _weights_progress() -> Callable[[int, int], None] | None:
+    """How far reading weights is, on one line of a terminal; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        line = f"reading weights: {100 * done // total if total else 100} %"
+        sys.stderr.write(f"\r{line}" if done < total else "\r" + " " * len(line) + "\r")
+        sys.stderr.flush()
+
+    return show
 
 
 def _width(output: str | None) -> int:

@@ -13,6 +13,7 @@ from onnxroof.formula.forms import (
     ClosedForms,
     NoFormula,
     closed_forms,
+    formulas_of,
     free_dimensions,
     with_inputs_bound,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "ClosedForms",
     "NoFormula",
     "closed_forms",
+    "formulas_of",
     "free_dimensions",
     "with_inputs_bound",
 ]

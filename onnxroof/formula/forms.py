@@ -8,10 +8,12 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from onnxroof.bindings import derived
-from onnxroof.errors import UsageError, quoted
+from onnxroof.errors import UnknownDimensionError, UsageError, quoted
 from onnxroof.formula.measure import QUANTITIES, RANK, Measure, NoFormError, Sizes
 from onnxroof.formula.probe import STEPS, axis_of
+from onnxroof.graph.load import load_model
 from onnxroof.graph.types import Model, SymbolicDim, ValueType
+from onnxroof.ops.call import TensorInfo
 from onnxroof.polynomial import Polynomial, interpolate
 from onnxroof.shapes import Memo
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnxroof.formula.probe import Axis
+    from onnxroof.graph.load import ModelSource
     from onnxroof.graph.types import Dim, GraphInput
-    from onnxroof.ops.call import TensorInfo
 
     Point = tuple[int, ...]
 
@@ -75,6 +77,39 @@ class ClosedForms:
         hint = f"; did you mean {quoted(close[0])}?" if close else ""
         listed = ", ".join(map(quoted, known))
         raise UsageError(f"quantity {quoted(quantity)} is not known{hint} (known: {listed})")
+
+
+def formulas_of(
+    source: ModelSource,
+    *,
+    dims: Sizes | None = None,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> ClosedForms:
+    """Closed forms of a model file in its named free dimensions.
+
+    Args:
+        source: Path, bytes or ModelProto.
+        dims: Sizes at which the model is known to work, as for `closed_forms`.
+        input_shapes: Shapes of inputs whose unnamed dimensions are then fixed.
+
+    Raises:
+        ModelError: The file cannot be read.
+        UnknownDimensionError: A dimension or input that the model does not have.
+    """
+    model = load_model(source)
+    shapes = input_shapes or {}
+    known = {item.name: item for item in model.graph.inputs}
+    for name in shapes:
+        if name not in known:
+            close = difflib.get_close_matches(name, known)
+            raise UnknownDimensionError("input", name, close, tuple(known))
+    named = free_dimensions(model)
+    for name in dims or {}:
+        if name not in named and derived(name, named) is None:
+            close = difflib.get_close_matches(name, named)
+            raise UnknownDimensionError("free dimension", name, close, named)
+    infos = {n: TensorInfo(known[n].type.dtype, tuple(shape)) for n, shape in shapes.items()}
+    return closed_forms(with_inputs_bound(model, infos), dims)
 
 
 def closed_forms(

@@ -31,21 +31,35 @@ _SIGNS = {"exactly": "=", "at most": "≤", "at least": "≥", "per trip": "= pe
 
 def formulas_text(forms: ClosedForms) -> str:
     """One line per total and output: its polynomial and, where it does not hold for all, where."""
+    lines = totals_lines(forms)
+    if not forms.reason:
+        rows = [
+            (f"output {printable(name)}", text)
+            for name, text in _outputs(forms, _common_domain(forms))
+        ]
+        lines += _columns(rows)
+    return "\n".join(lines) + "\n"
+
+
+def totals_lines(forms: ClosedForms) -> list[str]:
+    """A heading, and one line per total: its polynomial and, where it has none, why."""
     named = ", ".join(map(printable, forms.dimensions))
     common = _common_domain(forms)
     head = f"in {named}" if named else "no free dimensions: every formula is a number"
     lines = [head + (f", for {printable(common)}" if common else "")]
     if forms.reason:
-        return f"{lines[0]}\nno formula: {printable(forms.reason)}\n"
+        return [*lines, f"no formula: {printable(forms.reason)}"]
     rows = [
         (_LABELS[key], _right_side(forms, key, common))
         for key in QUANTITIES
         if key in forms.forms or key in forms.missing
     ]
-    rows += [(f"output {printable(name)}", text) for name, text in _outputs(forms, common)]
+    return lines + _columns(rows)
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
     width = max((len(label) for label, _ in rows), default=0)
-    lines += [f"{label:<{width}}  {text}" for label, text in rows]
-    return "\n".join(lines) + "\n"
+    return [f"{label:<{width}}  {text}" for label, text in rows]
 
 
 def _common_domain(forms: ClosedForms) -> str:

@@ -11,10 +11,16 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
 
 
-def render_json(analysis: Analysis, *, with_tensors: bool = False) -> str:
+def render_json(
+    analysis: Analysis, *, with_tensors: bool = False, with_formulas: bool = False
+) -> str:
     """Everything the run found, in base units; documented in docs/json.md.
 
     ASCII only, so that no name from a file can be mangled or break a terminal.
     """
     document = as_dict(analysis, with_tensors=with_tensors)
+    if with_formulas:
+        from onnxroof.report.formulas import formulas_data
+
+        document["formulas"] = formulas_data(analysis.formulas)
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

@@ -22,13 +22,19 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 _LONGEST_NAME = 80
 
 
-def render_markdown(analysis: Analysis, options: TableOptions | None = None) -> str:
+def render_markdown(
+    analysis: Analysis, options: TableOptions | None = None, *, with_formulas: bool = False
+) -> str:
     """The report as markdown; raises as `render_text` does.
 
     Names from the model are escaped: none can end a cell, start a heading or become a link.
     """
     table = make_table(analysis, options or TableOptions())
     blocks = [f"## {escaped(facts.title(analysis))}", _header(analysis), _totals(analysis)]
+    if with_formulas:
+        from onnxroof.report.formulas import totals_lines
+
+        blocks.append("\n".join(f"    {line}" for line in totals_lines(analysis.formulas)))
     if analysis.rooflines:
         headers, figures = facts.verdict(analysis)
         blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 DEFAULT_WIDTH = 100
 """Columns of a text report that goes to no terminal."""
 
+CHEAP_NODES = 600
+"""Closed forms take some forty analyses: up to so many nodes, well under a second."""
+
 
 class Format(Enum):
     """What a report is written as."""
@@ -52,6 +55,7 @@ def render(
     *,
     width: int = DEFAULT_WIDTH,
     with_tensors: bool = False,
+    with_formulas: bool | None = None,
 ) -> str:
     """The report in a format.
 
@@ -61,14 +65,18 @@ def render(
         table: What its table shows; JSON has everything, always.
         width: Columns of the terminal, for text.
         with_tensors: List every tensor, in JSON.
+        with_formulas: Show the totals as formulas in the free dimensions (not in CSV); None: for a
+            model that has some, if it is small enough for that to take no time.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
     """
+    if with_formulas is None:
+        with_formulas = bool(analysis.dims) and len(analysis.nodes) <= CHEAP_NODES
     if format_ is Format.JSON:
         from onnxroof.report.json_report import render_json
 
-        return render_json(analysis, with_tensors=with_tensors)
+        return render_json(analysis, with_tensors=with_tensors, with_formulas=with_formulas)
     if format_ is Format.CSV:
         from onnxroof.report.csv_report import render_csv
 
@@ -76,7 +84,7 @@ def render(
     if format_ is Format.MARKDOWN:
         from onnxroof.report.markdown import render_markdown
 
-        return render_markdown(analysis, table)
+        return render_markdown(analysis, table, with_formulas=with_formulas)
     from onnxroof.report.text import render_text
 
-    return render_text(analysis, table, width)
+    return render_text(analysis, table, width, with_formulas=with_formulas)

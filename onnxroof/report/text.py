@@ -24,7 +24,11 @@ _GAP = 2
 
 
 def render_text(
-    analysis: Analysis, options: TableOptions | None = None, width: int = DEFAULT_WIDTH
+    analysis: Analysis,
+    options: TableOptions | None = None,
+    width: int = DEFAULT_WIDTH,
+    *,
+    with_formulas: bool = False,
 ) -> str:
     """The report as text.
 
@@ -32,6 +36,7 @@ def render_text(
         analysis: The run.
         options: What the table shows.
         width: Columns of the terminal.
+        with_formulas: Show the totals as formulas in the free dimensions, too.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -41,6 +46,7 @@ def render_text(
         f"{facts.title(analysis)} · onnxroof {__version__}",
         _header(analysis, width),
         _totals(analysis, width),
+        *_formulas(analysis, shown=with_formulas),
         *_verdict(analysis, width),
         _table(make_table(analysis, options or TableOptions()), width),
     ]
@@ -78,6 +84,14 @@ def _totals(analysis: Analysis, width: int) -> str:
         rows.append((figure.label, figure.value, figure.exact, first))
         rows += [("", "", "", line) for line in more]
     return _aligned(rows, right=(False, True, True, False))
+
+
+def _formulas(analysis: Analysis, *, shown: bool) -> Iterator[str]:
+    """The totals as polynomials in the free dimensions."""
+    if shown:
+        from onnxroof.report.formulas import totals_lines
+
+        yield "\n".join(totals_lines(analysis.formulas))
 
 
 def _verdict(analysis: Analysis, width: int) -> Iterator[str]:

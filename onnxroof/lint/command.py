@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxroof.lint.baseline import apply_baseline, read_baseline
@@ -14,9 +14,10 @@ from onnxroof.lint.rule import Severity, WeightRule
 from onnxroof.lint.run import run_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from onnxroof.analysis import Analysis
+    from onnxroof.lint.baseline import Accepted
     from onnxroof.lint.rule import Rule
     from onnxroof.lint.values import Progress, WeightValues
 
@@ -50,55 +51,39 @@ class LintOptions:
     width: int = 100
 
 
-def lint_command(  # noqa: PLR0913 - one argument an option
-    model: str,
-    hardware: str = "",
-    options: LintOptions | None = None,
-    *,
-    dims: Mapping[str, int] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    precision: str = "",
-    runtime: str | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
+def lint_command(
+    analysis: Analysis, options: LintOptions, progress: Progress | None = None
 ) -> tuple[str, int]:
-    """Lint a model file.
+    """Lint an analysed model file on its first device.
 
     Args:
-        model: Path of the file.
-        hardware: Name or file of a profile; "" for none.
+        analysis: The run.
         options: What to look for and what to write.
-        dims: Sizes of free dimensions by name.
-        input_shapes: Whole shapes of inputs by name.
-        precision: As in `analyze`.
-        runtime: Whose fusions to assume; None for the device's default.
-        threads: As in `analyze`.
         progress: Called with (bytes read, bytes in all) while values are read.
 
     Returns:
         The findings as text, and the exit code: 0, or 1 when a finding fails the run.
 
     Raises:
-        OnnxroofError: As `analyze` does, or for options that cannot be understood.
+        UsageError: An option cannot be understood, or the baseline not be read.
     """
-    from onnxroof.api import analyze
+    rules = choose(options.select, options.ignore)
+    entries = read_baseline(options.baseline) if options.baseline else ()
+    result = lint(analysis, rules, weights=options.weights, progress=progress)
+    split = apply_baseline(result.findings, entries)
+    result = replace(
+        result,
+        findings=split.remaining,
+        accepted=split.accepted,
+        unmatched=tuple(entry.code for entry in split.unmatched if _ran(entry, rules)),
+    )
+    code = FINDINGS if result.fails(options.fail_on) else 0
+    return render(result, options.format_, options.width), code
 
-    chosen = options or LintOptions()
-    rules = choose(chosen.select, chosen.ignore)
-    entries = read_baseline(chosen.baseline) if chosen.baseline else ()
-    analysis = analyze(
-        model, (hardware,) if hardware else (), dims=dims, input_shapes=input_shapes,
-        precision=precision, runtime=runtime, threads=threads, keep_going=True,
-    )  # fmt: skip
-    result = lint(analysis, rules, weights=chosen.weights, progress=progress)
-    if entries:
-        split = apply_baseline(result.findings, entries)
-        result = LintResult(
-            result.model, result.hardware, result.runtime, split.remaining, split.accepted,
-            tuple(entry.code for entry in split.unmatched), result.skipped, result.read_bytes,
-        )  # fmt: skip
-    code = FINDINGS if result.fails(chosen.fail_on) else 0
-    return render(result, chosen.format_, chosen.width), code
+
+def _ran(entry: Accepted, rules: Sequence[Rule]) -> bool:
+    """Whether the entry's rule ran at all; if not, that nothing matches says nothing."""
+    return any(rule.code == entry.code for rule in rules)
 
 
 def lint(

@@ -31,6 +31,8 @@ class _Delay:
     seconds: float
 
     def text(self) -> str:
+        if self.most < 0.05 * self.seconds:
+            return "hardly slower"
         least, most = 1 + self.least / self.seconds, 1 + self.most / self.seconds
         if most < 1.1 * least:
             return f"about {units.significant(least, 2)} times slower"

@@ -96,10 +96,8 @@ class Traffic:
             tensor = source.get(name, name)
             if tensor in made:
                 continue
-            if position in reads:  # a part: other nodes may read other parts
-                key = f"{name}\0{node.node.index}"
-            else:
-                key = name
+            # a part: other nodes may read other parts
+            key = f"{name}\0{node.node.index}" if position in reads else name
             nbytes = reads.get(position, info.nbytes)
             seen = self.activations.get(tensor)
             if seen is None:

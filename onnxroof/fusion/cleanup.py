@@ -66,12 +66,13 @@ def _share_readers(graph: LiveGraph, tensor: str) -> None:
     if len(set(types)) == len(types):
         return
     first: dict[object, int] = {}
-    for index in tuple(readers):
+    graph.readers[tensor] = kept = []
+    for index in readers:
         key = _identity(graph, graph.nodes[index])
-        if key is None:
-            continue
-        twin = first.setdefault(key, index)
-        if twin != index:
+        twin = index if key is None else first.setdefault(key, index)
+        if twin == index:
+            kept.append(index)
+        else:
             reason = f"common subexpression: the same as {graph.nodes[twin].name}"
             graph.drop(index, reason, graph.nodes[twin].node.outputs)
 

@@ -7,6 +7,7 @@ but the last result leaves the kernel and no cycle can arise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from onnxroof.fusion.chain import crosses_view
@@ -66,13 +67,13 @@ class Elementwise:
         producer = graph.producer
         nodes = list(grouping.members(index))
         inside = set(nodes)
-        pending: list[tuple[int, str]] = _makers(grouping, nodes)
+        pending = _makers(grouping, nodes)
+        heapify(pending)
         size = _elements(graph.nodes[index])
         domain = self._domain(grouping, index)
         seen: set[str] = set()
         while pending:
-            pending.sort()
-            _, tensor = pending.pop()
+            _, tensor = heappop(pending)
             maker = producer[tensor]
             if tensor in seen or maker in inside:
                 continue
@@ -85,7 +86,8 @@ class Elementwise:
             members = grouping.members(maker)
             nodes.extend(members)
             inside.update(members)
-            pending.extend(_makers(grouping, members))
+            for made in _makers(grouping, members):
+                heappush(pending, made)
         if len(nodes) > len(grouping.members(index)):
             self._close(grouping, nodes, index)
 
@@ -135,7 +137,7 @@ class Elementwise:
 
 
 def _makers(grouping: Grouping, nodes: list[int]) -> list[tuple[int, str]]:
-    """(producer, tensor) of what the nodes read, constants left out."""
+    """(−producer, tensor) of what the nodes read, constants left out: the latest sorts first."""
     graph = grouping.graph
     found: list[tuple[int, str]] = []
     for index in nodes:
@@ -143,7 +145,7 @@ def _makers(grouping: Grouping, nodes: list[int]) -> list[tuple[int, str]]:
             tensor = graph.source.get(name, name)
             maker = graph.producer.get(tensor)
             if maker is not None:
-                found.append((maker, tensor))
+                found.append((-maker, tensor))
     return found
 
 

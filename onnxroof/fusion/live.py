@@ -147,9 +147,12 @@ class LiveGraph:
         self.dropped.add(index)
         self._remove(node, reason)
         for name in node.node.inputs:
-            readers = self.readers.get(self.source.get(name, name))
+            tensor = self.source.get(name, name)
+            readers = self.readers.get(tensor)
             if readers is not None and index in readers:
                 readers.remove(index)
+                if not readers:
+                    del self.readers[tensor]
         for name, stand_in in zip(node.node.outputs, stand_ins, strict=False):
             if name:
                 self._redirect(name, self.source.get(stand_in, stand_in))
@@ -162,10 +165,14 @@ class LiveGraph:
             self.source[view] = origin
         self._views.setdefault(origin, []).extend(names)
         readers = self.readers.pop(name, [])
-        if origin in self.producer or origin in self.readers or readers:
-            self.readers[origin] = sorted({*self.readers.get(origin, ()), *readers})
-            if not self.readers[origin]:
-                del self.readers[origin]
+        known = self.readers.get(origin)
+        if not known:
+            if readers:
+                self.readers[origin] = readers
+        elif readers and readers[0] > known[-1]:
+            known.extend(readers)
+        elif readers:
+            self.readers[origin] = sorted({*known, *readers})
         if name in self.exits:
             self.exits.add(origin)
 

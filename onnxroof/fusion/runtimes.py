@@ -79,7 +79,7 @@ _ALL = (
         rules=(
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
             "convolution-residual-activation", "matmul-bias-residual-activation",
-            "skip-layer-normalization", "skip-rms-normalization", "transpose-chain", "pad-pool",
+            "residual-normalization", "transpose-chain", "pad-pool",
             "elementwise-broadcast",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
@@ -121,7 +121,7 @@ EVERYTHING = Runtime(
     rules=(
         *_DECOMPOSED, "flash-attention", "squeeze-excite", "rotary-embedding",
         "group-normalization", "convolution-residual-activation",
-        "matmul-bias-residual-activation", "skip-layer-normalization", "skip-rms-normalization",
+        "matmul-bias-residual-activation", "residual-normalization",
         "transpose-chain", "pad-pool", "elementwise-reduction",
     ),
     folds=frozenset({CSE, QDQ, TRANSPOSES}),

@@ -8,7 +8,8 @@ gap to it says how much a better packing could still save.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from onnxroof.memory.records import ArenaPlan, Placement
@@ -96,21 +97,56 @@ def _most_alive(tensors: Sequence[_Tensor]) -> int:
     return most
 
 
+class _FirstFit:
+    """An allocator: free gaps below the top, sorted and never adjacent."""
+
+    def __init__(self) -> None:
+        self.begins: list[int] = []
+        self.ends: list[int] = []
+        self.top = 0
+
+    def take(self, size: int) -> int:
+        """The lowest offset where `size` bytes are free."""
+        begins, ends = self.begins, self.ends
+        for at, begin in enumerate(begins):
+            if ends[at] - begin >= size:
+                if ends[at] - begin == size:
+                    del begins[at], ends[at]
+                else:
+                    begins[at] += size
+                return begin
+        offset = self.top
+        if ends and ends[-1] == self.top:
+            offset = begins.pop()
+            ends.pop()
+        self.top = offset + size
+        return offset
+
+    def give(self, begin: int, end: int) -> None:
+        """Free the bytes of [begin, end) and join them with the gaps they touch."""
+        begins, ends = self.begins, self.ends
+        at = bisect_left(begins, begin)
+        if at < len(begins) and begins[at] == end:
+            end = ends[at]
+            del begins[at], ends[at]
+        if at and ends[at - 1] == begin:
+            ends[at - 1] = end
+        else:
+            begins.insert(at, begin)
+            ends.insert(at, end)
+
+
 def _first_fit(tensors: Sequence[_Tensor]) -> list[int]:
-    """In order of birth, each to the lowest gap between those alive, kept sorted by offset."""
+    """In order of birth, each to the lowest gap."""
     offsets = [0] * len(tensors)
-    alive: list[tuple[int, int]] = []  # (offset, tensor)
-    expiring: dict[int, list[int]] = {}
-    ends: list[int] = []
+    allocator = _FirstFit()
+    alive: list[tuple[int, int]] = []
     for index, (birth, death, size) in enumerate(tensors):
-        while ends and ends[0] < birth:
-            gone = {(offsets[t], t) for t in expiring.pop(ends.pop(0))}
-            alive = [item for item in alive if item not in gone]
-        offsets[index] = _lowest_gap([(o, o + tensors[t][2]) for o, t in alive], size)
-        insort(alive, (offsets[index], index))
-        if death not in expiring:
-            insort(ends, death)
-        expiring.setdefault(death, []).append(index)
+        while alive and alive[0][0] < birth:
+            _, gone = heappop(alive)
+            allocator.give(offsets[gone], offsets[gone] + tensors[gone][2])
+        offsets[index] = allocator.take(size)
+        heappush(alive, (death, index))
     return offsets
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MOST_SETS = 200_000
 """Sets of nodes the exact search looks at before it gives up."""
 
+MOST_READY = 64
+"""With more nodes than this ready at once there are too many sets to look at."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
@@ -277,7 +280,7 @@ class _Schedule:
             peak, live, done, ready = heappop(queue)
             if done == everything:
                 return self._path(came, done)
-            if len(came) > MOST_SETS or (len(came) & 255 == 0 and time.monotonic() > deadline):
+            if len(came) > MOST_SETS or len(ready) > MOST_READY or time.monotonic() > deadline:
                 return None
             for job in ready:
                 bit = 1 << job

@@ -98,6 +98,11 @@ def sum_of_activations(edge: Edge) -> str | None:
     return FITS if fits else NO_CANDIDATE
 
 
+def sum_of_tokens(edge: Edge) -> str | None:
+    """The same for at most three axes: batch, tokens, features."""
+    return sum_of_activations(edge) if _rank(edge) <= 3 else NO_CANDIDATE
+
+
 def constant_bounds(edge: Edge) -> str | None:
     """Bounds of a Clip, slope of a PRelu, are constants; anything else passes."""
     infos = edge.candidate.call.inputs[1:]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from onnxroof.fusion.chain import Chain, Step
 from onnxroof.fusion.composite import Composite
-from onnxroof.fusion.rules.conditions import channel_constant, sum_of_activations
+from onnxroof.fusion.rules.conditions import (
+    channel_constant,
+    sum_of_activations,
+    sum_of_tokens,
+)
 
 _ROW = "A row's statistics and its elements stay on chip: one read, one write."
 
-_RESIDUAL = Step("the residual addition", frozenset({"Add"}), sum_of_activations)
+_RESIDUAL = "Only the normalization reads the residual sum, and it can add on the way in."
 
 RULES = (
     Composite(
@@ -127,16 +131,18 @@ RULES = (
         name="skip-layer-normalization",
         anchors=frozenset({"LayerNormalization"}),
         then=(),
-        before=(_RESIDUAL,),
-        why="The residual sum is only read by the normalization, which can add on the way in.",
+        before=(Step("the residual addition", frozenset({"Add"}), sum_of_tokens),),
+        why=_RESIDUAL,
         open_after=True,
     ),
     Chain(
-        name="skip-rms-normalization",
-        anchors=frozenset({"RMSNormalization", "SimplifiedLayerNormalization"}),
+        name="residual-normalization",
+        anchors=frozenset(
+            {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}
+        ),
         then=(),
-        before=(_RESIDUAL,),
-        why="The residual sum is only read by the normalization, which can add on the way in.",
+        before=(Step("the residual addition", frozenset({"Add"}), sum_of_activations),),
+        why=_RESIDUAL,
         open_after=True,
     ),
 )

@@ -75,6 +75,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         ProfileError: A hardware profile is unknown or invalid.
         UsageError: An argument cannot be understood.
     """
+    if peak not in ("vendor", "sustained"):
+        raise UsageError(f"peak {peak!r} is not one of vendor, sustained")
     profiles = _profiles(hardware, threads)
     model = load_model(source)
     bindings = Bindings.of(dims, input_shapes)

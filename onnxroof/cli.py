@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.errors import OnnxroofError
     from onnxroof.hardware.profile import PeakKind
+    from onnxroof.lint.result import LintResult
 
 P = ParamSpec("P")
 
@@ -170,6 +171,10 @@ def command() -> None:
     "--formulas/--no-formulas", default=None,
     help="Show totals as formulas in the free dimensions; by default where that takes no time.",
 )  # fmt: skip
+@click.option(
+    "--lint/--no-lint", "with_lint", default=True,
+    help="Add what `onnxroof lint` finds on the first device, without values of weights.",
+)  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 unless everything could be counted.")
 @_with_exit_codes
 def report(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -190,6 +195,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
     output: str | None,
     tensors: bool,
     formulas: bool | None,
+    with_lint: bool,
     strict: bool,
 ) -> None:
     """Report what MODEL costs, and how long it takes on each device."""
@@ -216,6 +222,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
         width=_width(output),
         with_tensors=tensors,
         with_formulas=formulas,
+        findings=_lint_for_report(analysis) if with_lint and format_ != "csv" else None,
     )
     _write(text, output)
     _fail_on_findings(analysis, strict=strict)
@@ -392,6 +399,13 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(command, {}, "onnxroof", "_ONNXROOF_COMPLETE").source())
+
+
+def _lint_for_report(analysis: Analysis) -> LintResult:
+    """What lint finds without looking at values; a report reads no weights."""
+    from onnxroof.lint.command import lint
+
+    return lint(analysis, weights=False)
 
 
 def _weights_progress() -> Callable[[int, int], None] | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
+_LONGEST_LINE = 150
 _MOST_FINDINGS = 5
 """Findings of one rule a report for people shows."""
 
@@ -85,13 +86,15 @@ def section_lines(result: LintResult, most: int = 8) -> list[str]:
 
 
 def _first(group: RuleGroup) -> str:
+    finding = group.findings[0]
+    message = _located(finding)
     more = len(group.findings) - 1
-    return group.findings[0].message + (f" (and {more} more)" if more else "")
+    return units.truncate(message, _LONGEST_LINE) + (f" (and {more} more)" if more else "")
 
 
 def _headline(group: RuleGroup) -> str:
     count = f" × {len(group.findings)}" if len(group.findings) > 1 else ""
-    saving = f", saves {group.saving}" if group.saving else ""
+    saving = f", saves up to {group.saving}" if group.saving else ""
     return f"{group.severity.value} {group.code} {group.name}{count}{saving}"
 
 
@@ -107,11 +110,11 @@ def _group_lines(group: RuleGroup, width: int) -> Iterator[str]:
 
 
 def _located(finding: Finding) -> str:
-    """The message, with the tensor or node in front where it does not name it itself."""
-    names = (*finding.tensors[:2], *finding.nodes[:1])
-    if not names or any(name in finding.message for name in names):
+    """The message, with the tensors or the one node in front where it does not name them."""
+    names = finding.tensors[:2] or finding.nodes
+    if len(names) > 2 or not names or any(name in finding.message for name in names):
         return finding.message
-    return f"{' and '.join(finding.tensors[:2]) or names[0]}: {finding.message}"
+    return f"{' and '.join(names)}: {finding.message}"
 
 
 def _wrapped(text: str, indent: str, width: int) -> list[str]:

@@ -9,10 +9,15 @@ from onnxroof.document import as_dict
 
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
+    from onnxroof.lint.result import LintResult
 
 
 def render_json(
-    analysis: Analysis, *, with_tensors: bool = False, with_formulas: bool = False
+    analysis: Analysis,
+    *,
+    with_tensors: bool = False,
+    with_formulas: bool = False,
+    findings: LintResult | None = None,
 ) -> str:
     """Everything the run found, in base units; documented in docs/json.md.
 
@@ -23,4 +28,8 @@ def render_json(
         from onnxroof.report.formulas import formulas_data
 
         document["formulas"] = formulas_data(analysis.formulas)
+    if findings is not None:
+        from onnxroof.lint.render import finding_dict
+
+        document["findings"] = [finding_dict(finding) for finding in findings.findings]
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

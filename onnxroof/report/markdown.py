@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnxroof.analysis import Analysis
+    from onnxroof.lint.result import LintResult
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 _LONGEST_NAME = 80
 
 
 def render_markdown(
-    analysis: Analysis, options: TableOptions | None = None, *, with_formulas: bool = False
+    analysis: Analysis,
+    options: TableOptions | None = None,
+    *,
+    with_formulas: bool = False,
+    findings: LintResult | None = None,
 ) -> str:
     """The report as markdown; raises as `render_text` does.
 
@@ -44,6 +49,11 @@ def render_markdown(
     blocks += [f"### {table.title.capitalize()}", _grid(cells, table.headers, table.right)]
     if table.footnote:
         blocks.append(escaped(table.footnote))
+    if findings is not None:
+        from onnxroof.lint.render import section_lines
+
+        listed = "\n".join(f"- {escaped(line)}" for line in section_lines(findings))
+        blocks += ["### Findings", listed]
     blocks.append(f"onnxroof {__version__}")
     return "\n\n".join(blocks) + "\n"
 

@@ -10,6 +10,7 @@ from onnxroof.report.rows import By, Sort
 
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
+    from onnxroof.lint.result import LintResult
 
 DEFAULT_WIDTH = 100
 """Columns of a text report that goes to no terminal."""
@@ -56,6 +57,7 @@ def render(
     width: int = DEFAULT_WIDTH,
     with_tensors: bool = False,
     with_formulas: bool | None = None,
+    findings: LintResult | None = None,
 ) -> str:
     """The report in a format.
 
@@ -67,6 +69,7 @@ def render(
         with_tensors: List every tensor, in JSON.
         with_formulas: Show the totals as formulas in the free dimensions (not in CSV); None: for a
             model that has some, if it is small enough for that to take no time.
+        findings: What lint found, for a section of its own (not in CSV); None for no section.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -76,7 +79,9 @@ def render(
     if format_ is Format.JSON:
         from onnxroof.report.json_report import render_json
 
-        return render_json(analysis, with_tensors=with_tensors, with_formulas=with_formulas)
+        return render_json(
+            analysis, with_tensors=with_tensors, with_formulas=with_formulas, findings=findings
+        )
     if format_ is Format.CSV:
         from onnxroof.report.csv_report import render_csv
 
@@ -84,7 +89,7 @@ def render(
     if format_ is Format.MARKDOWN:
         from onnxroof.report.markdown import render_markdown
 
-        return render_markdown(analysis, table, with_formulas=with_formulas)
+        return render_markdown(analysis, table, with_formulas=with_formulas, findings=findings)
     from onnxroof.report.text import render_text
 
-    return render_text(analysis, table, width, with_formulas=with_formulas)
+    return render_text(analysis, table, width, with_formulas=with_formulas, findings=findings)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onnxroof.analysis import Analysis
+    from onnxroof.lint.result import LintResult
     from onnxroof.report.table import Table
 
 _NARROWEST, _WIDEST = 60, 160
@@ -29,6 +30,7 @@ def render_text(
     width: int = DEFAULT_WIDTH,
     *,
     with_formulas: bool = False,
+    findings: LintResult | None = None,
 ) -> str:
     """The report as text.
 
@@ -37,6 +39,7 @@ def render_text(
         options: What the table shows.
         width: Columns of the terminal.
         with_formulas: Show the totals as formulas in the free dimensions, too.
+        findings: What lint found, for a section of its own.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -49,8 +52,20 @@ def render_text(
         *_formulas(analysis, shown=with_formulas),
         *_verdict(analysis, width),
         _table(make_table(analysis, options or TableOptions()), width),
+        *_findings(findings, width),
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def _findings(findings: LintResult | None, width: int) -> Iterator[str]:
+    """One line a rule that found something."""
+    if findings is None:
+        return
+    from onnxroof.lint.render import section_lines
+
+    lines = [piece for line in section_lines(findings) for piece in _wrapped(line, "", 0, width)]
+    device = f" on {units.printable(findings.hardware)}" if findings.hardware else ""
+    yield "\n".join([f"findings{device} (onnxroof lint has all of them)", *lines])
 
 
 def _header(analysis: Analysis, width: int) -> str:

@@ -66,19 +66,18 @@ class BatchBelowKnee(Rule):
             return
         if analysis.kernels.macs < _FEWEST_MACS * batch:
             return
-        now = _per_item(analysis, 1)
-        per_item = {1: now}
-        while (largest := max(per_item)) < _LARGEST_FACTOR:
-            per_item[2 * largest] = _per_item(analysis, 2 * largest)
-        best = min(per_item.values())
+        now, best = _per_item(analysis, 1), _per_item(analysis, _LARGEST_FACTOR)
         if now < _GAIN * best:
             return
-        knee = min(factor for factor, seconds in per_item.items() if best >= _NEAR * seconds)
+        knee, at_knee = 1, now
+        while best < _NEAR * at_knee:
+            knee *= 2
+            at_knee = _per_item(analysis, knee)
         yield self.found(
             f"at batch {batch} an item takes {units.duration(now / batch)}, at batch"
-            f" {batch * knee} it would take {units.duration(per_item[knee] / batch)}"
-            f" ({now / per_item[knee]:.1f} × the throughput)",
-            seconds=(now - per_item[knee]) / batch,
+            f" {batch * knee} it would take {units.duration(at_knee / batch)}"
+            f" ({now / at_knee:.1f} × the throughput)",
+            seconds=(now - at_knee) / batch,
             batch=batch,
             knee_batch=batch * knee,
         )

@@ -195,7 +195,8 @@ def _work(nodes: Sequence[NodeCost]) -> tuple[int | None, int | None, int | None
 def _folded_bias(graph: LiveGraph, group: Group) -> tuple[int, int]:
     """(FLOPs, bytes) of the bias that folding gives an anchor that had none."""
     head = graph.nodes[group.anchor]
-    if set(group.folded.values()) == {"scale"} or head.call.has(2):
+    shifts = any(graph.nodes[index].op_type not in ("Mul", "Div") for index in group.folded)
+    if not shifts or head.call.has(2):
         return 0, 0
     result = head.call.outputs[0] if head.call.outputs else None
     if result is None or result.shape is None or result.dtype is None:

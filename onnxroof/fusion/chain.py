@@ -59,17 +59,19 @@ class Step:
         what: In words, for messages.
         kinds: Operators and composite kinds that may stand here.
         check: Returns `FITS`, a reason, or `NO_CANDIDATE`.
-        folds: How it vanishes into the anchor's weights: "scale", "shift", "both"; "" it runs.
+        folds: It vanishes into the anchor's weights and does not run.
         repeats: Whether it may occur several times.
         notable: Whether a failure is worth reporting.
+        visible: Whether its result may also be read outside, as long as that is later.
     """
 
     what: str
     kinds: frozenset[str]
     check: Callable[[Edge], str | None] | None = None
-    folds: str = ""
+    folds: bool = False
     repeats: bool = False
     notable: bool = False
+    visible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class Chain:
             if step is None or step.what in used:
                 continue
             shared = tensor in graph.exits or not inside.issuperset(graph.readers[tensor])
-            if shared:
+            if shared and not (step.visible and _read_later(grouping, tensor, group)):
                 if step.notable:
                     grouping.miss((maker, group.anchor), self.name, grouping.why_shared(tensor))
                 continue
@@ -255,9 +257,16 @@ def crosses_view(grouping: Grouping, tensor: str, reader: int) -> bool:
     return False
 
 
+def _read_later(grouping: Grouping, tensor: str, group: Group) -> bool:
+    """Whether all who read the tensor outside the group come after its last node."""
+    inside = set(group.nodes)
+    readers = grouping.graph.readers.get(tensor, ())
+    return all(index in inside or index > group.last for index in readers)
+
+
 def _absorb(grouping: Grouping, group: Group, index: int, step: Step) -> None:
     absorbed = grouping.groups.get(index)
     members = [index] if absorbed is None else absorbed.nodes
     group.nodes.extend(members)
     if step.folds:
-        group.folded[index] = step.folds
+        group.folded.add(index)

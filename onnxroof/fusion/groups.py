@@ -28,7 +28,7 @@ class Group:
         anchor: The node it is named after.
         inputs: Its activation inputs in the order of its drawing.
         closed: No later rule may absorb it.
-        folded: Node → how it vanishes into the anchor's weights: "scale", "shift" or "both".
+        folded: Nodes that vanish into the anchor's weights.
         integer: Computes on quantized values.
         note: What the reader of a report should know.
     """
@@ -45,7 +45,7 @@ class Group:
         self.last = last
         self.inputs: tuple[str, ...] = ()
         self.closed = False
-        self.folded: dict[int, str] = {}
+        self.folded: set[int] = set()
         self.integer = False
         self.note = ""
 

@@ -91,7 +91,8 @@ _ALL = (
         what="PyTorch Inductor: library products and convolutions, generated kernels for the rest",
         rules=(
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
-            "convolution-folding", "matmul-scale", "elementwise-reduction",
+            "convolution-folding", "matmul-scale", "residual-normalization-both",
+            "elementwise-reduction",
         ),
         folds=frozenset({CSE}),
         contiguous_views=True,

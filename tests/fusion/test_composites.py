@@ -90,6 +90,17 @@ def test_the_residual_sum_joins_the_normalization_that_alone_reads_it() -> None:
     assert kinds(head.format(", float s") + body) == ["Add", "LayerNormalization"]
 
 
+def test_the_sum_may_be_stored_and_normalized_at_once() -> None:
+    text = (
+        "g (float[2,8] x, float[2,8] r) => (float y, float z) <float[8] g> "
+        "{ s = Add(x, r)  y = LayerNormalization(s, g)  z = Exp(s) }"
+    )
+    first, second = plan(text, "torch-compile").kernels
+    assert (first.op_type, second.op_type) == ("Add+LayerNormalization", "Exp")
+    # x and r in, s and y out; alone, the normalization would read s once more
+    assert (first.input_bytes, first.output_bytes) == (2 * 64, 2 * 64)
+
+
 def test_group_normalization_is_seen_through_its_reshapes() -> None:
     text = (
         "g (float[1,4,6,6] x) => (float y) <int64[3] s = {0,2,-1}, int64[4] t = {1,4,6,6}, "

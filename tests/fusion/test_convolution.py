@@ -108,6 +108,13 @@ def test_scale_and_shift_per_channel_fold_in_a_row() -> None:
     assert kinds(text) == ["Conv+BatchNormalization+Mul+Add+Relu"]
 
 
+def test_a_scale_alone_leaves_no_bias() -> None:
+    text = "g (float[1,3,8,8] x) => (float y) <float[4,3,3,3] w, float[4,1,1] k>"
+    (kernel,) = plan(text + "{ c = Conv(x, w)  y = Mul(c, k) }").kernels
+    assert kernel.flops == 2 * 4 * 36 * 27
+    assert kernel.weight_bytes == 108 * 4
+
+
 def test_a_scale_per_pixel_does_not_fold() -> None:
     text = "g (float[1,3,8,8] x) => (float y) <float[4,3,3,3] w, float[1,1,6,6] k>"
     assert kinds(text + "{ c = Conv(x, w)  y = Mul(c, k) }") == ["Conv", "Mul"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,10 @@ from onnxroof.fusion.plan import plan_kernels
 from onnxroof.memory import plan_memory
 from onnxroof.memory.arena import pack
 from onnxroof.memory.lifetimes import Lifetimes
-from onnxroof.memory.records import ArenaPlan
 from tests.fusion.plans import NAMES, model_cost
+
+if TYPE_CHECKING:
+    from onnxroof.memory.records import ArenaPlan
 
 
 def lifetimes(tensors: list[tuple[int, int, int]]) -> Lifetimes:

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -27,6 +26,8 @@ from onnxroof.shapes import infer_shapes
 from tests.memory.test_against_execution import small_model
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onnxroof.memory.lifetimes import Lifetimes
 
 pytest.importorskip("onnxruntime")

@@ -22,18 +22,6 @@ if TYPE_CHECKING:
 
 CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 
-BATCHNORM = Step(
-    "BatchNormalization", frozenset({"BatchNormalization"}), frozen_batchnorm,
-    folds="both", repeats=True, notable=True,
-)  # fmt: skip
-SCALE = Step(
-    "a scale per channel", frozenset({"Mul", "Div"}), channel_constant,
-    folds="scale", repeats=True,
-)  # fmt: skip
-SHIFT = Step(
-    "a shift per channel", frozenset({"Add", "Sub"}), channel_constant,
-    folds="shift", repeats=True,
-)  # fmt: skip
 RESIDUAL = Step("the residual addition", frozenset({"Add", "Sum"}), same_shape_residual)
 
 SIMPLE = frozenset({"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid"})
@@ -90,11 +78,7 @@ def unpadded_batchnorm(edge: Edge) -> str | None:
 _PAD = Step("Pad", frozenset({"Pad"}), zero_padding, notable=True)
 _BATCHNORM_BEFORE = Step(
     "BatchNormalization before it", frozenset({"BatchNormalization"}), unpadded_batchnorm,
-    folds="both",
-)  # fmt: skip
-_AFFINE = Step(
-    "an affine step per channel", frozenset({"BatchNormalization"}), frozen_batchnorm,
-    folds="both", repeats=True, notable=True,
+    folds=True,
 )  # fmt: skip
 
 
@@ -107,7 +91,7 @@ def affine(edge: Edge) -> str | None:
 
 FOLD = Step(
     "BatchNormalization", frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"}), affine,
-    folds="both", repeats=True, notable=True,
+    folds=True, repeats=True, notable=True,
 )  # fmt: skip
 
 _WHY = "Affine steps fold into weights and bias: γ(W·x + b − μ)/σ + β = (γW/σ)·x + γ(b − μ)/σ + β. "

@@ -52,7 +52,7 @@ SCALE = Step("a scale", frozenset({"Mul", "Div"}), scalar_constant)
 RESIDUAL = Step("the residual addition", frozenset({"Add"}), same_shape_residual)
 BATCHNORM = Step(
     "BatchNormalization", frozenset({"BatchNormalization"}), product_of_matrix,
-    folds="both", notable=True,
+    folds=True, notable=True,
 )  # fmt: skip
 SCALED = Step("a scaled operand", frozenset({"Mul", "Div"}), makes_scaled, repeats=True)
 SWAPPED = Step("a transposed operand", frozenset({"Transpose"}), swaps_last_axes, repeats=True)

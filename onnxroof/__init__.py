@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.api import analyze
+    from onnxroof.builder import GraphBuilder
     from onnxroof.cost_function import CostFunction
     from onnxroof.errors import (
         InvalidGraphError,
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Analysis",
     "CostFunction",
+    "GraphBuilder",
     "HardwareProfile",
     "InvalidGraphError",
     "InvalidProfileError",
@@ -61,6 +63,7 @@ __all__ = [
 _HOMES = {
     "Analysis": "onnxroof.analysis",
     "CostFunction": "onnxroof.cost_function",
+    "GraphBuilder": "onnxroof.builder",
     "HardwareProfile": "onnxroof.hardware.profile",
     "analyze": "onnxroof.api",
     "available_profiles": "onnxroof.hardware.read",

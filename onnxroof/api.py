@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from onnxroof.analysis import Analysis
 from onnxroof.bindings import Bindings
+from onnxroof.builder import GraphBuilder
 from onnxroof.cost import count_costs
 from onnxroof.errors import ShapeMismatchError, UsageError
 from onnxroof.fusion.plan import plan_kernels
 from onnxroof.graph.load import load_model
-from onnxroof.graph.types import DType
+from onnxroof.graph.types import DType, Model
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
 from onnxroof.memory import plan_memory
@@ -39,7 +40,7 @@ _STORED_AS: Mapping[str, Mapping[DType, DType]] = {
 
 
 def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
-    source: ModelSource,
+    source: ModelSource | GraphBuilder | Model,
     hardware: Hardware | Sequence[Hardware] = (),
     *,
     dims: Mapping[str, int] | None = None,
@@ -55,7 +56,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     """Say what a model costs and how long it takes, without running it.
 
     Args:
-        source: Path, bytes or ModelProto (which is not modified).
+        source: Path, bytes, ModelProto (which is not modified), finished `GraphBuilder`, or a
+            `Model` loaded before.
         hardware: Name of a shipped profile, path of a YAML file, a `HardwareProfile`, or several.
         dims: Sizes of free dimensions by name.
         input_shapes: Whole shapes of inputs by name.
@@ -78,7 +80,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     if peak not in ("vendor", "sustained"):
         raise UsageError(f"peak {peak!r} is not one of vendor, sustained")
     profiles = _profiles(hardware, threads)
-    model = load_model(source)
+    model = _loaded(source)
     bindings = Bindings.of(dims, input_shapes)
     if memo is None:
         memo = memo_for(precision, operators)
@@ -105,6 +107,13 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         dims=dict(bindings.sizes),
         memo=memo,
     )
+
+
+def _loaded(source: ModelSource | GraphBuilder | Model) -> Model:
+    """The model without weights, whatever it comes from."""
+    if isinstance(source, Model):
+        return source
+    return source.to_model() if isinstance(source, GraphBuilder) else load_model(source)
 
 
 def memo_for(precision: str, operators: str | os.PathLike[str] | None = None) -> Memo:

@@ -2,46 +2,64 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxroof.api import analyze, memo_for
-from onnxroof.errors import UnsupportedOperatorError, UsageError
+from onnxroof.batches import run_batches
+from onnxroof.builder import GraphBuilder
+from onnxroof.draft import DraftLine, is_plain, peak_bytes
+from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
+from onnxroof.fusion.runtimes import CSE, find_runtime
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
+from onnxroof.metrics import METRICS as _ALL_METRICS
+from onnxroof.metrics import find_metric
+from onnxroof.pieces import Pricer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+    from typing import Literal
+
+    import onnx  # noqa: TID251 - the type of a result
+    import torch
 
     from onnxroof.analysis import Analysis
+    from onnxroof.draft import Draft
     from onnxroof.graph.load import ModelSource
     from onnxroof.hardware.profile import PeakKind
+    from onnxroof.metrics import Number
+    from onnxroof.pieces import Price
 
-    Number = float | int
+    Cost = Number | tuple[Number, ...]
+    Candidate = ModelSource | GraphBuilder
 
-METRICS: Mapping[str, Callable[[Analysis], Number]] = {
-    "latency_seconds": lambda analysis: analysis.rooflines[0].latency_seconds,
-    "traffic_bytes": lambda analysis: analysis.kernels.traffic_bytes,
-    "peak_memory_bytes": lambda analysis: (
-        analysis.memory.peak_activation_bytes + analysis.totals.weight_bytes
-    ),
-    "peak_activation_bytes": lambda analysis: analysis.memory.peak_activation_bytes,
-    "flops": lambda analysis: analysis.totals.flops,
-    "macs": lambda analysis: analysis.totals.macs,
-    "parameters": lambda analysis: analysis.totals.parameters,
-    "weight_bytes": lambda analysis: analysis.totals.weight_bytes,
+METRICS = tuple(_ALL_METRICS)
+"""What a cost function can return; see `onnxroof.metrics`."""
+
+_OF_KERNELS: Mapping[str, Callable[[Price, int], Number]] = {
+    "latency_seconds": lambda price, _: price.latency_seconds,
+    "bound_seconds": lambda price, _: price.latency_seconds,
+    "throughput": lambda price, batch: batch / price.latency_seconds,
+    "traffic_bytes": lambda price, _: price.traffic_bytes,
+    "kernels": lambda price, _: len(price.kernel_seconds),
 }
-"""What a cost function can return; all but latency_seconds are independent of the device."""
+"""Metrics that need the kernel plan, and how they follow from it and the batch size."""
+
+_OF_NODES = ("macs", "flops", "parameters", "weight_bytes")
 
 
 class CostFunction:
-    """Prices candidates on one device: small is good.
+    """Prices candidates on one device: small is good (but for `throughput`).
 
-    Deterministic, free of global state, picklable (without its memo) and safe to share between
-    threads. Operators seen once, in any candidate, are not computed again.
+    Deterministic, picklable (without what it remembers) and safe to share between threads.
+    Operators and pieces of graphs seen once, in any candidate, are not computed again.
 
     Args:
         hardware: Name of a shipped profile, path of a YAML file, or a `HardwareProfile`.
-        metric: A key of `METRICS`, or several; with several a call returns a tuple.
+        metric: One of `METRICS`, or several; with several a call returns a tuple.
         dims: Sizes of free dimensions, as for `analyze`.
         input_shapes: Whole input shapes, as for `analyze`.
         precision: As for `analyze`.
@@ -51,7 +69,7 @@ class CostFunction:
             uncounted operator would look cheap; False returns the lower bound.
 
     Raises:
-        UsageError: A metric that does not exist.
+        UsageError: A metric, runtime or precision that does not exist.
         ProfileError: The profile is unknown or invalid.
     """
 
@@ -73,30 +91,34 @@ class CostFunction:
         self.metrics = (metric,) if isinstance(metric, str) else tuple(metric)
         self._single = isinstance(metric, str)
         for name in self.metrics:
-            if name not in METRICS:
-                raise UsageError(f"metric {name!r} is not one of {', '.join(METRICS)}")
+            find_metric(name)
         self.dims = dict(dims or {})
         self.input_shapes = dict(input_shapes or {})
         self.precision = precision
-        self.runtime = runtime
+        self.runtime = runtime or self.hardware.runtime
         self.peak = peak
         self.strict = strict
-        self._memo = memo_for(precision)
+        self._remember_nothing()
 
-    def __call__(self, model: ModelSource) -> Number | tuple[Number, ...]:
-        """The metric of one candidate: a path, bytes or ModelProto.
+    def _remember_nothing(self) -> None:
+        self._memo = memo_for(self.precision)
+        self._shares = CSE in find_runtime(self.runtime).folds
+        self._pricer = Pricer(self.hardware, self.runtime, self.peak)
+
+    def __call__(self, model: Candidate) -> Cost:
+        """The metric of one candidate: a path, bytes, ModelProto or finished `GraphBuilder`.
 
         Raises:
             UnsupportedOperatorError: Under `strict`, when something could not be counted.
             ModelError, ShapeError: As `analyze`.
         """
-        analysis = self.analyze(model)
-        if self.strict:
-            _refuse_gaps(analysis)
-        values = tuple(METRICS[name](analysis) for name in self.metrics)
+        if isinstance(model, GraphBuilder) and self._is_priced_in_pieces(model.draft):
+            values = self._in_pieces(model.draft)
+        else:
+            values = self._in_one(self.analyze(model))
         return values[0] if self._single else values
 
-    def analyze(self, model: ModelSource) -> Analysis:
+    def analyze(self, model: Candidate) -> Analysis:
         """The whole analysis of one candidate."""
         return analyze(
             model,
@@ -109,12 +131,122 @@ class CostFunction:
             memo=self._memo,
         )
 
+    def many(
+        self,
+        models: Iterable[Candidate],
+        executor: Executor | None = None,
+        *,
+        errors: Literal["raise", "return"] = "raise",
+        chunk: int = 32,
+    ) -> Iterator[Cost | OnnxroofError]:
+        """The metric of many candidates, in their order, as they become known.
+
+        Models are taken from the iterable only as fast as they are priced, so it may be endless.
+        On a terminal a progress bar runs along.
+
+        Args:
+            models: Paths, bytes, ModelProtos or graphs.
+            executor: Where to run: any `concurrent.futures.Executor` (Dask's
+                `client.get_executor()`, Ray's, mpi4py's); None: a process for every core.
+            errors: "raise" ends at the first candidate that cannot be priced; "return" gives
+                its error in place of a number and goes on.
+            chunk: Candidates sent to a worker at a time.
+        """
+        setting = pickle.dumps((self, errors == "return"))
+        return run_batches(_price_chunk, setting, map(_portable, models), executor, chunk)
+
+    @staticmethod
+    def from_torch(module: torch.nn.Module, example: object) -> onnx.ModelProto:
+        """What to price for a PyTorch module: its exported graph, weights never written.
+
+        Args:
+            module: In the mode to price (`module.eval()`).
+            example: Its argument, or a tuple of arguments; only shapes and types matter.
+
+        Raises:
+            UsageError: PyTorch (the extra `onnxroof[torch]`) is not installed, or it cannot
+                export the module.
+        """
+        from onnxroof.from_torch import export
+
+        return export(module, example)
+
+    # -- the ways to a number --------------------------------------------------------------
+
+    def _in_one(self, analysis: Analysis) -> tuple[Number, ...]:
+        if self.strict:
+            _refuse_gaps(analysis)
+        values: list[Number] = []
+        for name in self.metrics:
+            value = find_metric(name).of(analysis, 0)
+            if value is None:
+                raise UsageError(f"{name} is not known of a model that is in no file")
+            values.append(value)
+        return tuple(values)
+
+    def _is_priced_in_pieces(self, draft: Draft) -> bool:
+        """Whether nothing asks for the whole analysis."""
+        return not (
+            self.precision
+            or self.dims
+            or self.input_shapes
+            or "model_bytes" in self.metrics
+            or not is_plain(draft)
+        )
+
+    def _in_pieces(self, draft: Draft) -> tuple[Number, ...]:
+        draft.check()
+        if self.strict:
+            gaps = list(dict.fromkeys([recipe.work.gap for recipe in draft.recipes]))
+            if any(gaps):
+                raise UnsupportedOperatorError((), [gap for gap in gaps if gap])
+        price: Price | None = None
+        values: list[Number] = []
+        for name in self.metrics:
+            if name in _OF_KERNELS:
+                price = price or self._pricer.price(DraftLine(draft, shares=self._shares))
+                values.append(_OF_KERNELS[name](price, draft.batch_size))
+            elif name in _OF_NODES:
+                values.append(sum([getattr(recipe.work, name) or 0 for recipe in draft.recipes]))
+            else:
+                weights = sum([recipe.work.weight_bytes for recipe in draft.recipes])
+                peak = peak_bytes(draft)
+                values.append(peak if name == "peak_activation_bytes" else peak + weights)
+        return tuple(values)
+
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_memo"}
+        own = ("_memo", "_pricer", "_shares")
+        return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        self._memo = memo_for(self.precision)
+        self._remember_nothing()
+
+
+def _portable(model: Candidate) -> Candidate:
+    """A candidate as it travels to another process."""
+    return model.SerializeToString() if hasattr(model, "SerializeToString") else model
+
+
+@lru_cache(maxsize=8)
+def _revived(setting: bytes) -> tuple[CostFunction, bool]:
+    """The cost function of this process, which remembers from chunk to chunk."""
+    revived: tuple[CostFunction, bool] = pickle.loads(setting)
+    return revived
+
+
+def _price_chunk(setting: bytes, models: Sequence[Candidate]) -> list[Cost | OnnxroofError]:
+    """The costs of some candidates, in a worker."""
+    cost, returns_errors = _revived(setting)
+    found: list[Cost | OnnxroofError] = []
+    for model in models:
+        try:
+            found.append(cost(model))
+        except OnnxroofError as error:
+            if not returns_errors:
+                raise
+            found.append(error)
+    return found
 
 
 def _refuse_gaps(analysis: Analysis) -> None:

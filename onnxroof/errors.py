@@ -27,6 +27,19 @@ class OnnxroofError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel between processes whatever their constructor takes."""
+        return (_restored, (type(self), self.args, vars(self)))
+
+
+def _restored(
+    kind: type[OnnxroofError], args: tuple[object, ...], state: dict[str, object]
+) -> OnnxroofError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
 
 class UsageError(OnnxroofError):
     """An option that cannot be understood."""

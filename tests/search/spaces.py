@@ -1,0 +1,113 @@
+"""Search spaces written with `GraphBuilder`, as a user would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxroof import GraphBuilder
+
+if TYPE_CHECKING:
+    import random
+
+    from onnxroof.builder import Tensor
+
+CHOICES = ("none", "skip", "pool", "1x1", "3x3")
+"""What an edge of a NAS-Bench-201 cell can be."""
+
+
+def random_cell(source: random.Random) -> tuple[str, ...]:
+    """One choice for each of the six edges."""
+    return tuple(source.choice(CHOICES) for _ in range(6))
+
+
+def _convolved(g: GraphBuilder, x: Tensor, filters: int, kernel: int, stride: int = 1) -> Tensor:
+    return g.batch_norm(g.conv(g.relu(x), filters, kernel, stride=stride))
+
+
+def _edge(g: GraphBuilder, x: Tensor, choice: str) -> Tensor | None:
+    if choice == "none":
+        return None
+    if choice == "skip":
+        return x
+    if choice == "pool":
+        return g.average_pool(x, 3, padding=1)
+    return _convolved(g, x, x.channels, int(choice[0]))
+
+
+def _cell(g: GraphBuilder, x: Tensor, choices: tuple[str, ...]) -> Tensor:
+    """Four vertices, an edge between any two: each vertex is the sum of what reaches it."""
+    edges = iter(choices)
+    vertices: list[Tensor | None] = [x]
+    for _ in range(3):
+        reaching = [(vertex, next(edges)) for vertex in vertices]
+        total: Tensor | None = None
+        for vertex, choice in reaching:
+            made = None if vertex is None else _edge(g, vertex, choice)
+            if made is not None:
+                total = made if total is None else g.add(total, made)
+        vertices.append(total)
+    last = vertices[-1]
+    return g.mul(x, g.constant(0.0)) if last is None else last
+
+
+def nas_bench_201(choices: tuple[str, ...], cells: int = 5, batch: int = 1) -> GraphBuilder:
+    """A CIFAR-10 network of three stages with one cell repeated in each."""
+    g = GraphBuilder("nas-bench-201")
+    x = g.batch_norm(g.conv(g.input((batch, 3, 32, 32)), 16, 3))
+    for stage in range(3):
+        if stage:
+            wide = 2 * x.channels
+            y = _convolved(g, _convolved(g, x, wide, 3, stride=2), wide, 3)
+            x = g.add(y, g.conv(g.average_pool(x, 2, stride=2), wide, 1))
+        for _ in range(cells):
+            x = _cell(g, x, choices)
+    x = g.relu(g.batch_norm(x))
+    g.output(g.linear(g.flatten(g.global_average_pool(x)), 10))
+    return g
+
+
+def mobile_net(blocks: list[tuple[int, int, int, int]], *, excite: bool = False) -> GraphBuilder:
+    """Inverted residuals: (expansion, filters, kernel, stride) a block."""
+    g = GraphBuilder("mobile")
+    x = g.relu6(g.batch_norm(g.conv(g.input((1, 3, 64, 64)), 16, 3, stride=2)))
+    for number, (expansion, filters, kernel, stride) in enumerate(blocks):
+        with g.scope(f"block{number}"):
+            y = g.hard_swish(g.batch_norm(g.conv(x, expansion * x.channels, 1)))
+            y = g.hard_swish(g.batch_norm(g.depthwise(y, kernel, stride=stride)))
+            if excite:
+                s = g.relu(g.conv(g.global_average_pool(y), max(y.channels // 4, 1), 1, bias=True))
+                y = g.mul(y, g.hard_sigmoid(g.conv(s, y.channels, 1, bias=True)))
+            y = g.batch_norm(g.conv(y, filters, 1))
+            x = g.add(y, x) if y.shape == x.shape else y
+    g.output(g.linear(g.flatten(g.global_average_pool(x)), 100))
+    return g
+
+
+def dense(growth: list[int]) -> GraphBuilder:
+    """Blocks whose results are concatenated, with a transition after each."""
+    g = GraphBuilder("dense")
+    x = g.conv(g.input((1, 3, 32, 32)), 8, 3)
+    for wide in growth:
+        for _ in range(3):
+            x = g.concat(x, _convolved(g, x, wide, 3))
+        x = g.max_pool(_convolved(g, x, x.channels // 2, 1), 2, stride=2)
+    g.output(g.linear(g.flatten(g.global_average_pool(x)), 10))
+    return g
+
+
+def transformer(layers: int, width: int, heads: int) -> GraphBuilder:
+    """Encoder layers with attention written out: it has Transposes, so it is one piece."""
+    g = GraphBuilder("transformer")
+    x = g.input((1, 32, width))
+    split = (1, 32, heads, width // heads)
+    for _ in range(layers):
+        q, k, v = [
+            g.transpose(g.reshape(g.linear(x, width), split), order)
+            for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3))
+        ]
+        scores = g.softmax(g.mul(g.matmul(q, k), g.constant((width // heads) ** -0.5)))
+        y = g.reshape(g.transpose(g.matmul(scores, v), (0, 2, 1, 3)), (1, 32, width))
+        x = g.layer_norm(g.add(x, g.linear(y, width)))
+        x = g.layer_norm(g.add(x, g.linear(g.gelu(g.linear(x, 4 * width)), width)))
+    g.output(x)
+    return g

@@ -62,7 +62,6 @@ class Step:
         folds: It vanishes into the anchor's weights and does not run.
         repeats: Whether it may occur several times.
         notable: Whether a failure is worth reporting.
-        visible: Whether its result may also be read outside, as long as that is later.
     """
 
     what: str
@@ -71,7 +70,6 @@ class Step:
     folds: bool = False
     repeats: bool = False
     notable: bool = False
-    visible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,7 @@ class Chain:
             if step is None or step.what in used:
                 continue
             shared = tensor in graph.exits or not inside.issuperset(graph.readers[tensor])
-            if shared and not (step.visible and _read_later(grouping, tensor, group)):
+            if shared:
                 if step.notable:
                     grouping.miss((maker, group.anchor), self.name, grouping.why_shared(tensor))
                 continue
@@ -255,13 +253,6 @@ def crosses_view(grouping: Grouping, tensor: str, reader: int) -> bool:
                 known, seen = graph.info(tensor), cost_node.call.inputs[position]
                 return known is None or seen is None or known.shape != seen.shape
     return False
-
-
-def _read_later(grouping: Grouping, tensor: str, group: Group) -> bool:
-    """Whether all who read the tensor outside the group come after its last node."""
-    inside = set(group.nodes)
-    readers = grouping.graph.readers.get(tensor, ())
-    return all(index in inside or index > group.last for index in readers)
 
 
 def _absorb(grouping: Grouping, group: Group, index: int, step: Step) -> None:

@@ -36,6 +36,7 @@ class Elementwise:
         broadcasts: Whether a smaller tensor may be computed on the fly for a larger one.
         through_views: Whether a change of shape in between does no harm.
         reductions: Whether one reduction domain (a row's mean, a softmax) may be inside.
+        stores: Whether an inner result may be stored too, for readers that come later.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Elementwise:
     broadcasts: bool = False
     through_views: bool = False
     reductions: bool = False
+    stores: bool = False
 
     def apply(self, grouping: Grouping) -> None:
         """Grow a group from every node that could end one, last ones first."""
@@ -77,7 +79,7 @@ class Elementwise:
             maker = producer[tensor]
             if tensor in seen or maker in inside:
                 continue
-            if not inside.issuperset(graph.readers[tensor]) or tensor in graph.exits:
+            if not self._may_enclose(grouping, tensor, inside, index):
                 continue
             seen.add(tensor)
             if not self._joins(grouping, tensor, maker, (size, domain)):
@@ -90,6 +92,14 @@ class Elementwise:
                 heappush(pending, made)
         if len(nodes) > len(grouping.members(index)):
             self._close(grouping, nodes, index)
+
+    def _may_enclose(self, grouping: Grouping, tensor: str, inside: set[int], root: int) -> bool:
+        """Whether nobody else reads the tensor, or only those that come after the root."""
+        graph = grouping.graph
+        others = [reader for reader in graph.readers[tensor] if reader not in inside]
+        if not others and tensor not in graph.exits:
+            return True
+        return self.stores and tensor not in graph.parts and all(r > root for r in others)
 
     def _joins(
         self,

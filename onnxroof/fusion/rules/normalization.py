@@ -145,15 +145,4 @@ RULES = (
         why=_RESIDUAL,
         open_after=True,
     ),
-    Chain(
-        name="residual-normalization-both",
-        anchors=frozenset(
-            {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}
-        ),
-        then=(),
-        before=(
-            Step("the residual addition", frozenset({"Add"}), sum_of_activations, visible=True),
-        ),
-        why="The residual sum is stored for the next block and normalized while it is at hand.",
-    ),
 )

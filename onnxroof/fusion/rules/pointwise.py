@@ -29,5 +29,6 @@ RULES = (
         broadcasts=True,
         through_views=True,
         reductions=True,
+        stores=True,
     ),
 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.cost import GraphCost, NodeCost
     from onnxroof.fusion.plan import Kernel
+    from onnxroof.graph.types import Constant
     from onnxroof.ops.call import Shape
     from onnxroof.roofline import KernelTime, RooflineResult
 
@@ -67,6 +68,20 @@ def time_of(analysis: Analysis, kernel: Kernel) -> KernelTime | None:
 def kernel_by_node(analysis: Analysis) -> dict[int, Kernel]:
     """Node of the main graph → the kernel it runs in; nodes that launch nothing are missing."""
     return {node: kernel for kernel in analysis.kernels.kernels for node in kernel.nodes}
+
+
+def is_in_main_graph(analysis: Analysis, node: NodeCost) -> bool:
+    """Whether the node stands in the main graph; bodies number their nodes anew."""
+    index = node.node.index
+    return index < len(analysis.nodes) and analysis.nodes[index] is node
+
+
+def kernel_of(analysis: Analysis, node: NodeCost) -> Kernel | None:
+    """The kernel a node of the main graph runs in; None for a body's and for what is removed."""
+    if not is_in_main_graph(analysis, node):
+        return None
+    index = node.node.index
+    return next((kernel for kernel in analysis.kernels.kernels if index in kernel.nodes), None)
 
 
 def without(analysis: Analysis, nodes: Collection[int]) -> Saving:
@@ -169,9 +184,13 @@ def kernel_shape(node: NodeCost) -> tuple[int, ...]:
     return () if shape is None else tuple(shape[2:])
 
 
-def output_channel_axis(node: NodeCost, position: int, rank: int) -> int | None:
-    """Axis of a weight along which output channels lie; None for anything but such a weight."""
-    if position != 1 or node.op_type not in LINEAR:
+def output_channel_axis(node: NodeCost, position: int, constant: Constant) -> int | None:
+    """Axis of a weight along which output channels lie; None for anything but such a weight.
+
+    Also None when the node reads the constant through another one, such as a Transpose.
+    """
+    rank = len(constant.shape)
+    if position != 1 or node.op_type not in LINEAR or node.node.inputs[1] != constant.name:
         return None
     if node.op_type in ("Conv", "FusedConv"):
         return 0 if rank > 2 else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxroof import units
-from onnxroof.lint.reading import device, kernel_by_node, labels, uses
+from onnxroof.lint.reading import device, kernel_of, labels, uses
 from onnxroof.lint.rule import Severity, WeightRule
 from onnxroof.roofline import compute_type
 
@@ -80,7 +80,7 @@ class DenormalWeights(WeightRule):
     since = "0.1"
 
     def check_weights(self, analysis: Analysis, values: WeightValues) -> Iterator[Finding]:
-        readers, kernels = uses(analysis), kernel_by_node(analysis)
+        readers = uses(analysis)
         for item in values.measured:
             seen = item.statistics
             if not seen.subnormals and seen.share(seen.tiny) < _TINY_SHARE:
@@ -89,7 +89,7 @@ class DenormalWeights(WeightRule):
             within = {
                 kernel.index: kernel
                 for node, _ in read_by
-                if (kernel := kernels.get(node.node.index)) is not None
+                if (kernel := kernel_of(analysis, node)) is not None
             }
             yield self._finding(analysis, item, tuple(within.values()), labels(read_by))
 

@@ -60,7 +60,7 @@ class DuplicateChannels(WeightRule):
         self, values: WeightValues, item: Measured, node: NodeCost, position: int
     ) -> Finding | None:
         constant = item.constant
-        axis = output_channel_axis(node, position, len(constant.shape))
+        axis = output_channel_axis(node, position, constant)
         if axis is None or constant.nonzeros is not None or constant.dtype.bits not in (16, 32, 64):
             return None
         channels = by_channel(values.bits(constant), constant.shape, axis)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof import units
-from onnxroof.lint.reading import seconds_of, timed
+from onnxroof.fusion.runtimes import RUNTIMES
+from onnxroof.lint.reading import kernel_by_node, producers, seconds_of, timed
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from onnxroof.analysis import Analysis
     from onnxroof.fusion.plan import Kernel
@@ -20,6 +21,11 @@ _EXPENSIVE = frozenset(
     ("Sigmoid", "Tanh", "Erf", "Elu", "Selu", "Celu", "Softplus", "Gelu", "Mish", "Swish",
      "FastGelu", "BiasGelu", "QuickGelu")
 )  # fmt: skip
+_RULES_OF: Mapping[str, tuple[str, ...]] = {
+    "Conv": ("convolution",), "ConvTranspose": ("convolution",), "MatMul": ("matmul",),
+    "Gemm": ("matmul", "gemm"),
+}  # fmt: skip
+"""Operator → how the names of the rules begin that give it an activation."""
 _SMALLEST_SHARE = 0.001
 """Share of the latency below which an activation is not worth a word."""
 
@@ -69,27 +75,52 @@ class ExpensiveActivation(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         chosen = analysis.rooflines[0]
         exits = set(analysis.model.graph.outputs)
+        kernels = kernel_by_node(analysis)
         for kernel, time in timed(analysis):
             nodes = [analysis.nodes[index] for index in kernel.nodes]
             costly = [node for node in nodes if node.op_type in _EXPENSIVE]
             if not costly or any(name in exits for node in nodes for name in node.node.outputs):
                 continue
-            cheap = seconds_of(analysis, _without_functions(kernel)) if kernel.macs else 0.0
-            saving = time.seconds - (cheap or 0.0)
+            vanishes = not kernel.macs and _could_join_producer(analysis, kernel, kernels)
+            cheap = 0.0 if vanishes else seconds_of(analysis, _with_relu(kernel)) or 0.0
+            saving = time.seconds - cheap
             if saving < _SMALLEST_SHARE * chosen.latency_seconds:
                 continue
             where = "inside" if kernel.macs else "as"
+            instead = "ReLU in the kernel before it" if vanishes else "ReLU in its place"
             yield self.found(
                 f"{costly[0].op_type} runs {where} kernel {kernel.name}"
-                f" ({units.duration(time.seconds)}); ReLU in the kernel before would save"
+                f" ({units.duration(time.seconds)}); {instead} would save"
                 f" {units.duration(saving)}",
                 nodes=[node.name for node in costly],
                 seconds=saving,
-                nbytes=None if kernel.macs else kernel.traffic_bytes,
+                nbytes=kernel.traffic_bytes if vanishes else None,
                 transcendentals=int(kernel.transcendentals or 0),
             )
 
 
-def _without_functions(kernel: Kernel) -> Kernel:
+def _with_relu(kernel: Kernel) -> Kernel:
     """The kernel with one comparison in place of each transcendental evaluation."""
-    return replace(kernel, transcendentals=0)
+    flops = kernel.flops if kernel.macs else kernel.transcendentals
+    return replace(kernel, transcendentals=0, flops=flops)
+
+
+def _could_join_producer(analysis: Analysis, kernel: Kernel, kernels: dict[int, Kernel]) -> bool:
+    """Whether the runtime runs a ReLU inside what makes this kernel's input."""
+    makers = producers(analysis.cost)
+    runtime = RUNTIMES.get(analysis.kernels.runtime)
+    rules = runtime.rules if runtime is not None else ()
+    pending = [name for index in kernel.nodes for name in analysis.nodes[index].node.inputs]
+    seen = set(pending)
+    while pending:
+        maker = makers.get(pending.pop())
+        if maker is None or maker.node.index in kernel.nodes:
+            continue
+        before = kernels.get(maker.node.index)
+        if before is None:  # a view: what it shows was made by another
+            pending += [name for name in maker.node.inputs if name and name not in seen]
+            seen.update(maker.node.inputs)
+        elif before.macs:
+            kind = _RULES_OF.get(analysis.nodes[before.anchor].op_type, ("no rule",))
+            return any(rule.startswith(kind) and "activation" in rule for rule in rules)
+    return False

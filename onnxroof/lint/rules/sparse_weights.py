@@ -61,7 +61,7 @@ class SparseWeights(WeightRule):
             seen, constant = item.statistics, item.constant
             share = seen.share(seen.zeros)
             read_by = readers.get(constant.identity, [])
-            is_dense = constant.nonzeros is None and (constant.dtype.bits or 0) >= 8
+            is_dense = constant.nonzeros is None and constant.dtype.is_float
             if not is_dense or share < _SHARE or seen.elements < _SMALLEST_ELEMENTS:
                 continue
             if not any(node.op_type in LINEAR and position == 1 for node, position in read_by):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxroof.lint.reading import every_node, without
+from onnxroof.lint.reading import every_node, is_in_main_graph, without
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class TrainingLeftover(Rule):
         for node in every_node(analysis):
             what = _leftover(node)
             if what:
-                saving = without(analysis, {node.node.index})
+                is_main = is_in_main_graph(analysis, node)
+                saving = without(analysis, {node.node.index} if is_main else ())
                 yield self.found(
                     f"{node.name}: {what}",
                     nodes=[node.name],

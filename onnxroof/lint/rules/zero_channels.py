@@ -8,7 +8,7 @@ from onnxroof import units
 from onnxroof.lint.channels import by_channel, channel_length, zero_channels
 from onnxroof.lint.reading import (
     device,
-    kernel_by_node,
+    kernel_of,
     output_channel_axis,
     scaled,
     seconds_of,
@@ -73,7 +73,7 @@ class ZeroChannels(WeightRule):
     ) -> Finding | None:
         constant = item.constant
         shape = constant.shape
-        axis = output_channel_axis(node, position, len(shape))
+        axis = output_channel_axis(node, position, constant)
         if axis is None or constant.nonzeros is not None or constant.dtype.bits not in (16, 32, 64):
             return None
         length = channel_length(shape, axis)
@@ -98,7 +98,7 @@ class ZeroChannels(WeightRule):
 
 
 def _saved(analysis: Analysis, node: NodeCost, share: float, nbytes: int) -> float | None:
-    kernel = kernel_by_node(analysis).get(node.node.index)
+    kernel = kernel_of(analysis, node)
     chosen = device(analysis)
     if kernel is None or chosen is None:
         return None

@@ -91,7 +91,7 @@ _ALL = (
         what="PyTorch Inductor: library products and convolutions, generated kernels for the rest",
         rules=(
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
-            "convolution-folding", "matmul-scale", 
+            "convolution-folding", "matmul-scale",
             "elementwise-reduction",
         ),
         folds=frozenset({CSE}),

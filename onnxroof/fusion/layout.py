@@ -92,7 +92,7 @@ def _keeps_order(call: OpCall, *, unit: bool) -> bool:
         return False
     shape = call.inputs[0].shape
     order = call.attributes.get("perm", tuple(range(len(shape) - 1, -1, -1)))
-    if not isinstance(order, tuple) or len(order) != len(shape) or call.problem:
+    if not isinstance(order, tuple) or len(order) != len(shape):
         return False
     kept = [int(axis) for axis in order if isinstance(axis, int) and (unit or shape[axis] != 1)]
     return kept == sorted(kept)

@@ -87,7 +87,8 @@ class LiveGraph:
     def _place(self, index: int, node: NodeCost) -> None:
         """Make the node a view of its input's bytes, or live with its edges noted."""
         source, onnx_node = self.source, node.node
-        reason = view_reason(node, self.tensors, self.runtime)
+        possible = not node.call.problem
+        reason = view_reason(node, self.tensors, self.runtime) if possible else ""
         if reason:
             self._remove(node, reason)
             origin = onnx_node.inputs[0]

@@ -346,6 +346,60 @@ def formula(
         _write(formulas_text(forms), output)
 
 
+@command.command("sweep")
+@click.argument("model")
+@model_options
+@click.option(
+    "--format", "format_", type=_choice(Format), default=Format.TEXT.value, show_default=True,
+    help="What to write.",
+)  # fmt: skip
+@output_option
+@_with_exit_codes
+def sweep_model(  # noqa: PLR0913, PLR0917 - one parameter an option
+    model: str,
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    format_: str,
+    output: str | None,
+) -> None:
+    """Report time, throughput and memory of MODEL at many sizes, and the knee.
+
+    --dim takes several sizes here: batch=1,2,4 or batch=1..256*2 (times 2) or seq=128..512+128
+    (plus 128); several dimensions make every combination.
+    """
+    import math
+
+    from onnxroof.errors import UsageError
+    from onnxroof.options import parse_input_shapes
+    from onnxroof.progress import Progress
+    from onnxroof.report.sweep import render_sweep
+    from onnxroof.sweep import parse_ranges, sweep
+
+    ranges = parse_ranges(dim)
+    if not ranges:
+        raise UsageError("nothing to sweep: give sizes of a dimension, as in --dim batch=1..256*2")
+    with Progress(math.prod(map(len, ranges.values())), "points") as bar:
+        found = sweep(
+            model,
+            hw,
+            ranges=ranges,
+            input_shapes=parse_input_shapes(input_),
+            precision=precision,
+            runtime=runtime,
+            peak=peak,
+            threads=threads,
+            operators=operators,
+            progress=bar.advance,
+        )
+    _write(render_sweep(found, Format(format_), _width(output)), output)
+
+
 @command.group("hw")
 def hardware() -> None:
     """List, show and check hardware profiles."""

@@ -35,14 +35,14 @@ def render_csv(analysis: Analysis, options: TableOptions | None = None) -> str:
     by, top = options.by, options.rows(0)
     rows = table_rows(analysis, by, options.sort or default_sort(analysis), options.scope_depth)
     names = [result.hardware.name for result in analysis.rooflines]
-    labels = _distinct(names)
+    labels = distinct(names)
     times = [f"{label}_{field}" for label in labels for field in ("seconds", "bound", "share")]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(
         [
             "name", "op_type", "nodes", "scope", "rule", "compute_dtype",
-            *_COUNTS, "arithmetic_intensity_flop_per_byte", "exactness", *map(_safe, times),
+            *_COUNTS, "arithmetic_intensity_flop_per_byte", "exactness", *map(safe_cell, times),
         ]
     )  # fmt: skip
     writer.writerows(_cells(row) for row in (rows[:top] if top else rows))
@@ -51,7 +51,7 @@ def render_csv(analysis: Analysis, options: TableOptions | None = None) -> str:
 
 def _cells(row: Row) -> list[object]:
     text = [row.name, row.op_type, row.nodes, row.scope, row.rule, row.compute_dtype]
-    cells: list[object] = [_safe(cell) if isinstance(cell, str) else cell for cell in text]
+    cells: list[object] = [safe_cell(cell) if isinstance(cell, str) else cell for cell in text]
     cells += [_number(getattr(row, field)) for field in _COUNTS]
     cells += [_number(row.arithmetic_intensity), _exactness(row)]
     for time in row.times:
@@ -72,13 +72,13 @@ def _exactness(row: Row) -> str:
     return "exact" if all(is_exact(value) for value in counts if value is not None) else "at most"
 
 
-def _safe(text: str) -> str:
+def safe_cell(text: str) -> str:
     """A cell no spreadsheet takes for a formula, on one line."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA_STARTS) else shown
 
 
-def _distinct(names: list[str]) -> list[str]:
+def distinct(names: list[str]) -> list[str]:
     """Names with a number behind those that repeat, so that no two columns share one."""
     seen: dict[str, int] = {}
     labels = []

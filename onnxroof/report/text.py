@@ -98,7 +98,7 @@ def _totals(analysis: Analysis, width: int) -> str:
         first, *more = textwrap.wrap(figure.remark, room, break_on_hyphens=False) or [""]
         rows.append((figure.label, figure.value, figure.exact, first))
         rows += [("", "", "", line) for line in more]
-    return _aligned(rows, right=(False, True, True, False))
+    return aligned(rows, right=(False, True, True, False))
 
 
 def _formulas(analysis: Analysis, *, shown: bool) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _verdict(analysis: Analysis, width: int) -> Iterator[str]:
     labels = max(len(row[0]) for row in rows) + _GAP
     for columns in _that_fit(headers, rows, width - labels):
         chosen = [0, *columns]
-        yield _aligned(
+        yield aligned(
             [[row[place] for place in chosen] for row in rows],
             [headers[place] for place in chosen],
             right=(False, *(True for _ in columns)),
@@ -149,7 +149,7 @@ def _table(table: Table, width: int) -> str:
         [name, *(row[place] for place in kept[1:])]
         for name, row in zip(names, table.rows, strict=True)
     ]
-    text = _aligned(
+    text = aligned(
         rows,
         [table.headers[place] for place in kept],
         right=[table.right[place] for place in kept],
@@ -176,7 +176,7 @@ def _columns_that_fit(table: Table, width: int) -> tuple[list[int], int]:
         kept.remove(spare.pop(0))
 
 
-def _aligned(
+def aligned(
     rows: Sequence[Sequence[str]], headers: Sequence[str] = (), *, right: Sequence[bool]
 ) -> str:
     """Columns two spaces apart; headers, where given, with a rule below.

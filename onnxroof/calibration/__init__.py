@@ -1,0 +1,1 @@
+"""Figures from measurements: of this machine, of a run, of models."""

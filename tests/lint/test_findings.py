@@ -79,6 +79,15 @@ def test_weights_whose_products_are_subnormal_are_reported() -> None:
     assert dict(finding.facts)["tiny_count"] == 36
 
 
+def test_small_fp16_weights_lose_precision_and_are_not_called_denormal() -> None:
+    values = np.full((64, 64), 3e-5, np.float16)
+    values[:32] = 0.5
+    text = "agraph (float16[2,64] x, float16[64,64] w) => (float16[2,64] y) { y = MatMul (x, w) }"
+    found = linted(filled(text, w=values))
+    assert "denormal-weights" not in found
+    assert dict(found["fp16-range-weights"].facts)["subnormal_count"] == 32 * 64
+
+
 def test_two_equal_weights_could_be_one() -> None:
     values = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)
     text = """agraph (float[2,16] x, float[16,16] W1, float[16,16] W2) => (float[2,16] y)

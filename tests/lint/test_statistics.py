@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,9 @@ from onnxroof.graph.types import DType
 from onnxroof.graph.weights import CHUNK_ELEMENTS
 from onnxroof.lint.channels import by_channel, equal_channels, zero_channels
 from onnxroof.lint.statistics import WeightStatistics, measure
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NORMAL = float(np.finfo(np.float32).tiny)  # 2^-126, the smallest normal number
 HALF_STEP = 2.0**-25  # half of fp16's smallest subnormal number: rounds to even, to zero
@@ -102,3 +108,17 @@ def test_channels_that_agree_in_the_samples_only_are_not_equal() -> None:
     weights = np.full((2, 1000), 0.5, np.float32)
     weights[1, 1] = 0.25  # not among the sixteen places that are compared first
     assert equal_channels(weights.view(np.uint32), ()) == ()
+
+
+@pytest.mark.slow
+def test_half_a_gigabyte_is_searched_in_under_a_second(tmp_path: Path) -> None:
+    values = np.lib.format.open_memmap(
+        tmp_path / "w.npy", mode="w+", dtype=np.float32, shape=(125_000_000,)
+    )
+    values[:] = 0.1
+    values[77_777_777] = np.nan
+    values[100_000_000:100_000_090] = 1e-40
+    started = time.perf_counter()
+    seen = measure(values.view(np.uint32), DType.FLOAT)
+    assert time.perf_counter() - started < 1.0
+    assert (seen.nans, seen.subnormals) == (1, 90)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxroof import units
+from onnxroof.graph.types import DType
 from onnxroof.lint.reading import device, kernel_of, labels, uses
 from onnxroof.lint.rule import Severity, WeightRule
 from onnxroof.roofline import compute_type
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from onnxroof.lint.rule import Finding
     from onnxroof.lint.values import Measured, WeightValues
 
+_TRAPPING = frozenset({DType.FLOAT, DType.DOUBLE, DType.BFLOAT16})
+"""Types whose subnormal numbers trap. Those of fp16 begin at 6e-5, are normal in fp32, where CPUs
+compute them, and run at full speed where fp16 has units of its own."""
 _TINY_SHARE = 0.01
 """Share of tiny normal weights from which their products are worth a word."""
 
@@ -83,6 +87,8 @@ class DenormalWeights(WeightRule):
         readers = uses(analysis)
         for item in values.measured:
             seen = item.statistics
+            if item.constant.dtype not in _TRAPPING:
+                continue
             if not seen.subnormals and seen.share(seen.tiny) < _TINY_SHARE:
                 continue
             read_by = readers.get(item.constant.identity, [])

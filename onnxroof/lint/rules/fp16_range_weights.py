@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof import units
+from onnxroof.graph.types import DType
 from onnxroof.lint.reading import labels, uses
 from onnxroof.lint.rule import Severity, WeightRule
 
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 _UNDERFLOW_SHARE = 0.05
 """A few weights that vanish do not matter; one that becomes infinite does."""
 
+_SUBNORMAL_SHARE = 0.1
+"""fp16 values with fewer than eleven significant bits that a tensor may hold without a word."""
+
 
 class Fp16RangeWeights(WeightRule):
-    """Weights do not survive a conversion to fp16.
+    """Weights do not survive a conversion to fp16, or did not survive it well.
 
     ## Why it costs
     fp16 reaches from 6e-8 to 65504. A weight that rounds beyond 65504 becomes infinite and ruins
     every result; weights that round to zero (2^-25, 3e-8, and less) silently prune the layer. Who
-    plans to run in fp16 should know before, not from the accuracy afterwards.
+    plans to run in fp16 should know before, not from the accuracy afterwards. In a file that holds
+    fp16 already, many values below 6.1e-5 have lost bits: they are subnormal.
 
     ## Flagged
         # onnxroof lint --weights
@@ -53,6 +58,16 @@ class Fp16RangeWeights(WeightRule):
         readers = uses(analysis)
         for item in values.measured:
             seen = item.statistics
+            if item.constant.dtype is DType.FLOAT16:
+                if seen.share(seen.subnormals) >= _SUBNORMAL_SHARE:
+                    yield self.found(
+                        f"{units.percent(seen.share(seen.subnormals))} of {seen.elements:,} fp16"
+                        " values are below 6.1e-5, where fp16 loses precision",
+                        nodes=labels(readers.get(item.constant.identity, [])),
+                        tensors=[item.constant.name],
+                        subnormal_count=seen.subnormals,
+                    )
+                continue
             nonzero = seen.elements - seen.zeros
             lost = seen.fp16_underflows - seen.subnormals
             if not seen.fp16_overflows and lost < _UNDERFLOW_SHARE * max(nonzero, 1):

@@ -80,13 +80,13 @@ class MisalignedChannels(Rule):
         makers = producers(analysis.cost)
         for kernel in analysis.kernels.kernels:
             node = analysis.nodes[kernel.anchor]
-            step = _step(analysis, kernel)
-            sizes = _channels(node)
-            if step is None or sizes is None or not kernel.macs:
+            sizes = _channels(node) if kernel.macs else None
+            if sizes is None:
                 continue
             if sizes[0] <= _MOST_INPUT_CHANNELS and is_first_layer(node, makers):
                 continue
-            if any(size % step.multiple for size in sizes):
+            step = _step(analysis, kernel)
+            if step is not None and any(size % step.multiple for size in sizes):
                 found = self._finding(analysis, kernel, sizes, step)
                 if _matters(analysis, kernel, step, found):
                     yield found

@@ -95,7 +95,8 @@ def _first(group: RuleGroup) -> str:
 def _headline(group: RuleGroup) -> str:
     count = f" × {len(group.findings)}" if len(group.findings) > 1 else ""
     saving = f", saves up to {group.saving}" if group.saving else ""
-    return f"{group.severity.value} {group.code} {group.name}{count}{saving}"
+    preview = " (preview)" if group.findings[0].preview else ""
+    return f"{group.severity.value} {group.code} {group.name}{preview}{count}{saving}"
 
 
 def _group_lines(group: RuleGroup, width: int) -> Iterator[str]:

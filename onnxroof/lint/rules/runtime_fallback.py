@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.lint.reading import every_node, runs
-from onnxroof.lint.rule import Rule, Severity
+from onnxroof.lint.rule import Rule, Severity, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -71,13 +71,15 @@ class RuntimeFallback(Rule):
     ## What to do
     Replace the operator (QDQ form instead of QLinear and MatMulInteger operators for TensorRT,
     the standard's operators instead of a runtime's own), write a plug-in, or cut it off and run it
-    on the host before or after the rest.
+    on the host before or after the rest. In preview, since runtimes gain operators with every
+    release: check with the version you have.
     """
 
     code = "HWD009"
     name = "runtime-fallback"
     severity = Severity.WARNING
     since = "0.1"
+    status = Status.PREVIEW
 
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         runtime = analysis.kernels.runtime

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.lint.rule import Finding
 
-_COPYING = frozenset({"Concat", "Split", "Slice", "Pad", "Tile", "Expand"})
+_COPYING = frozenset({"Concat", "Split", "Slice", "Pad", "Tile", "Expand", "Transpose"})
 _SMALLEST_SHARE = 0.001
 
 
-class ConcatSplitCopies(Rule):
-    """A Concat, Split, Slice or Pad copies its tensor and computes nothing.
+class CopyingKernel(Rule):
+    """A Concat, Split, Slice, Pad or Transpose copies its tensor and computes nothing.
 
     ## Why it costs
     Every byte is read and written once more, and a launch is added. DenseNet, U-Net and ShuffleNet
-    blocks spend a good part of their time so.
+    blocks spend a good part of their time so, and so do networks that normalize channels last and
+    convolve channels first, with a Transpose on each side.
 
     ## Flagged
         # onnxroof lint --hw mobile-arm
@@ -49,10 +50,11 @@ class ConcatSplitCopies(Rule):
     ## What to do
     Add instead of concatenating; let the next convolution read the parts one by one and add up;
     choose a runtime that writes the parts in place (as TensorRT does) and takes slices as views.
+    For a Transpose: keep one layout throughout.
     """
 
     code = "HWD005"
-    name = "concat-split-copies"
+    name = "copying-kernel"
     severity = Severity.INFO
     since = "0.1"
     needs_device = True

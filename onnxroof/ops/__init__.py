@@ -89,9 +89,10 @@ def load_plugins() -> tuple[str, ...]:
         try:
             register = entry_point.load()
         except (ImportError, AttributeError) as error:
+            name = quoted(entry_point.name)
             raise UsageError(
-                f"plug-in {quoted(entry_point.name)} ({entry_point.value}) cannot be loaded: {error}"
-                "; repair or uninstall the package that offers it"
+                f"plug-in {name} ({entry_point.value}) cannot be loaded: {error}; "
+                "repair or uninstall the package that offers it"
             ) from error
         register()
     return tuple(entry_point.name for entry_point in found)

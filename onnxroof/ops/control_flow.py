@@ -81,8 +81,12 @@ def run_if(call: OpCall, walk: Walk) -> Outcome:
         call.note(f"the condition is known: {name} runs")
         return shaped.outputs, (Body(name, shaped),)
     both = [walk(branch, ()) for branch in branches]
-    call.note("the condition is computed at run time: counts are at most one branch, at least the other")
-    outputs = [_either(one, other) for one, other in zip(both[0].outputs, both[1].outputs, strict=False)]
+    call.note(
+        "the condition is computed at run time: counts are at most one branch, at least the other"
+    )
+    outputs = [
+        _either(one, other) for one, other in zip(both[0].outputs, both[1].outputs, strict=False)
+    ]
     return outputs, (
         Body("then_branch", both[0], alternative=True),
         Body("else_branch", both[1], alternative=True),
@@ -179,7 +183,9 @@ def _trips(call: OpCall, limit: int | None, condition_out: TensorInfo) -> tuple[
     if limit is not None and starts and condition_out.value is not None:
         return limit, False
     if limit is not None:
-        call.note(f"the trip count is an upper bound ({limit}): the body or an input may stop earlier")
+        call.note(
+            f"the trip count is an upper bound ({limit}): the body or an input may stop earlier"
+        )
         return interval(1 if starts and lower(limit) else 0, upper(limit)), False
     call.note("the trip count is computed at run time: costs are those of one trip")
     return 1, True

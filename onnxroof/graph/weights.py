@@ -124,7 +124,8 @@ class WeightReader:
         value = constant.value
         if value is None:
             raise WeightsUnavailable(
-                f"its {constant.dtype.label} values were not kept in memory: analyze a file"
+                f"its {constant.dtype.label} values are not at hand: a type without a decoder, or a"
+                " model that was not read from a file"
             )
         unsigned = _UNSIGNED[value.dtype.itemsize * 8]
         bits: Bits = np.ascontiguousarray(value).reshape(-1).view(unsigned)

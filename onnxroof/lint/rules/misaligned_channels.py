@@ -41,6 +41,7 @@ class _Step:
     multiple: int
     label: str
     engine: str
+    engine_name: str
 
 
 class MisalignedChannels(Rule):
@@ -109,10 +110,12 @@ class MisalignedChannels(Rule):
             flops=None if kernel.flops is None else int(kernel.flops) + 2 * wasted,
         )
         after, before = seconds_of(analysis, larger), seconds_of(analysis, kernel)
+        fallback = "" if step.engine == "vector" else f", or leaves the {step.engine_name}"
         return self.found(
             f"{kernel.name} has {inputs} input and {outputs} output channels; the engine takes"
             f" {multiple} of {step.label} at once and computes {padded_inputs} × {padded_outputs}:"
-            f" {units.count(wasted, 'MAC')} ({units.percent(growth - 1)}) on padding",
+            f" {units.count(wasted, 'MAC')} ({units.percent(growth - 1)}) on padding"
+            f"{fallback}",
             nodes=[kernel.name],
             seconds=None if after is None or before is None else after - before,
             padded_input_channels=padded_inputs,
@@ -138,7 +141,9 @@ def _step(analysis: Analysis, kernel: Kernel) -> _Step | None:
     for name, engine in chosen.hardware.engines():
         if name == found.engine and found.compute_type is not None:
             multiple = engine.channel_multiple(found.compute_type)
-            return None if multiple is None else _Step(multiple, found.compute_type, name)
+            return (
+                None if multiple is None else _Step(multiple, found.compute_type, name, engine.name)
+            )
     return None
 
 

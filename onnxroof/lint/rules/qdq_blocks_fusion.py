@@ -72,7 +72,7 @@ class QdqBlocksFusion(Rule):
             saving = without(analysis, {node.node.index})
             yield self.found(
                 f"{node.op_type} {node.name} is a kernel of its own under"
-                f" {analysis.kernels.runtime}: {why}",
+                f" runtime {analysis.kernels.runtime}: {why}",
                 nodes=[node.name],
                 seconds=saving.seconds,
                 nbytes=saving.nbytes,

@@ -73,7 +73,7 @@ class UnfusedBatchNormalization(Rule):
     ) -> Finding:
         saving = without(analysis, {node.node.index})
         before = f" after {maker.op_type} {maker.name}" if maker is not None else ""
-        why = reason or f"the fusions of {analysis.kernels.runtime} do not fold it"
+        why = reason or f"no rule of runtime {analysis.kernels.runtime} folds it"
         return self.found(
             f"{node.name}{before} stays a kernel of its own: {why}",
             nodes=[node.name],

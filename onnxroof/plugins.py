@@ -67,9 +67,7 @@ def register_operator(
     entry = registry.entry(domain, op_type)
     if since in entry.shape_rules or since in entry.cost_rules:
         raise ValueError(f"operator {domain}.{op_type} since {since} is registered already")
-    registry.set_traits(
-        domain, op_type, control=control, pointwise=pointwise, source="plug-in"
-    )
+    registry.set_traits(domain, op_type, control=control, pointwise=pointwise, source="plug-in")
     entry.shape_rules[since] = shape
     entry.cost_rules[since] = cost
 
@@ -113,7 +111,7 @@ def _add(registry: Registry, entry: Value) -> None:
         raise UsageError("domain and op_type must be text")
     outputs = entry.get("outputs")
     if not isinstance(outputs, list) or not all(isinstance(text, str) for text in outputs):
-        raise UsageError("outputs must be a list of texts, one shape per output: [\"x0[0], 8\"]")
+        raise UsageError('outputs must be a list of texts, one shape per output: ["x0[0], 8"]')
     if "flops" not in entry:
         raise UsageError("flops is missing (0 where the operator computes nothing)")
     shape = _ShapeRule([_dims(str(text)) for text in outputs], _dtype(entry.get("dtype")))

@@ -54,6 +54,13 @@ _ALL = (
         strided_views=True,
     ),
     Runtime(
+        name="eager",
+        what="an eager framework module by module: what exporters took apart is one kernel again",
+        rules=(*_DECOMPOSED, "flash-attention", "matmul-bias"),
+        contiguous_views=True,
+        strided_views=True,
+    ),
+    Runtime(
         name="basic",
         what="what every compiler does: folding, activations, elementwise chains",
         rules=("convolution-activation", "matmul-activation", "elementwise"),

@@ -144,6 +144,17 @@ errors; *info* and rules in preview never fail.
 In the examples of the pages, what is declared in angle brackets without a value is a weight. Each
 example is run by the tests: the flagged one fires exactly its rule, the clean one none at all.
 
+In Python:
+
+```python
+import onnxroof
+from onnxroof.lint.command import lint
+
+analysis = onnxroof.analyze("models/mobilenet_v2.onnx", hardware="v100")
+for finding in lint(analysis).findings:
+    print(finding.code, finding.nodes, finding.saving_seconds, finding.message)
+```
+
 ## Baseline
 
 `--baseline FILE` leaves out findings that were looked at and accepted. The file is JSON; each

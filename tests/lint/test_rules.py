@@ -50,6 +50,16 @@ def test_the_pages_are_what_the_docstrings_say() -> None:
     assert written == pages(), "run python -m onnxroof.lint.generate"
 
 
+def test_the_python_example_of_the_index_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    example = re.search(r"```python\n(.*?)```", pages()["README.md"], re.DOTALL)
+    assert example is not None
+    exec(example[1], {})
+    assert "HWD002" in capsys.readouterr().out
+
+
 class _First(Rule):
     code, name, severity, since = "ABC001", "first", Severity.INFO, "0.1"
 

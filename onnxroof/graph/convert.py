@@ -8,35 +8,30 @@ initializers are.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
+from onnxroof.graph.declared import DeclaredTypes, value_type
 from onnxroof.graph.order import in_order
+from onnxroof.graph.tensors import TensorReader
 from onnxroof.graph.text import check_names
 from onnxroof.graph.types import (
-    DTYPE_BY_CODE,
     AttributeValue,
     Constant,
+    DType,
     Graph,
     GraphInput,
     Node,
-    Payload,
     SymbolicDim,
-    ValueType,
 )
-from onnxroof.graph.values import decode_numbers
-from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
 
 if TYPE_CHECKING:
-    import numpy as np
-    import onnx
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Mapping
 
-    from onnxroof.graph.types import DType
+    import onnx
+
+    from onnxroof.graph.types import Payload
 
 Attributes = tuple[tuple[str, AttributeValue], ...]
 Subgraphs = tuple[tuple[str, Graph], ...]
@@ -49,11 +44,7 @@ _DEEPEST_CALL = 64
 _DEEPEST_BODY = 64
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 _TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
-_EXTERNAL = 1
 _NOTHING: tuple[Attributes, Subgraphs] = ((), ())
-
-_NOT_A_NAME = frozenset({"", "?", "-1", "None", "*"})
-"""What exporters write for a dimension without a name: two of them need not be equal."""
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -86,11 +77,10 @@ class Converter:
         self.assumptions: list[str] = []
         self.opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
         self._proto = proto
-        self._payloads = payloads
+        self._tensors = TensorReader(payloads)
         self._functions = {
             (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
         }
-        self._external: dict[str, None] = {}
         self._function_constants: dict[int, tuple[object, Constant]] = {}
         self._call_names: dict[str, int] = {}
         self._calls = 0
@@ -100,7 +90,7 @@ class Converter:
     @property
     def external_files(self) -> tuple[str, ...]:
         """Names of the external data files, in order of first use."""
-        return tuple(self._external)
+        return self._tensors.external_files
 
     def main_graph(self) -> Graph:
         """The model's graph."""
@@ -153,7 +143,7 @@ class Converter:
             inputs=inputs,
             outputs=outputs,
             constants=constants,
-            declared=_Declared((*proto.value_info, *proto.output), frame),
+            declared=DeclaredTypes((*proto.value_info, *proto.output), frame.name),
             captures=captures,
         )
 
@@ -165,12 +155,12 @@ class Converter:
             if known is not None:
                 constants[name] = known[1].renamed(name)
                 continue
-            constants[name] = self._constant(tensor, name, "initializer")
+            constants[name] = self._tensors.dense(tensor, name, "initializer")
             if frame.depth:
                 self._function_constants[id(tensor)] = (tensor, constants[name])
         for sparse in proto.sparse_initializer:
             name = frame.name(sparse.values.name)
-            constants[name] = self._sparse(sparse, name, "initializer")
+            constants[name] = self._tensors.sparse(sparse, name, "initializer")
         if len(constants) < len(proto.initializer) + len(proto.sparse_initializer):
             names = [t.name for t in proto.initializer]
             names += [t.values.name for t in proto.sparse_initializer]
@@ -298,15 +288,15 @@ class Converter:
         readers: dict[int, Callable[[], AttributeValue]] = {
             _FLOAT: lambda: proto.f,
             _STRING: lambda: _text(proto.s),
-            _TENSOR: lambda: self._constant(proto.t, proto.name, "attribute"),
+            _TENSOR: lambda: self._tensors.dense(proto.t, proto.name, "attribute"),
             _FLOATS: lambda: tuple(proto.floats),
             _STRINGS: lambda: tuple(map(_text, proto.strings)),
             _TENSORS: lambda: tuple(
-                self._constant(t, proto.name, "attribute") for t in proto.tensors
+                self._tensors.dense(t, proto.name, "attribute") for t in proto.tensors
             ),
-            _SPARSE: lambda: self._sparse(proto.sparse_tensor, proto.name, "attribute"),
+            _SPARSE: lambda: self._tensors.sparse(proto.sparse_tensor, proto.name, "attribute"),
             _SPARSES: lambda: tuple(
-                self._sparse(t, proto.name, "attribute") for t in proto.sparse_tensors
+                self._tensors.sparse(t, proto.name, "attribute") for t in proto.sparse_tensors
             ),
             _TYPE: lambda: value_type(proto.tp, proto.name),
             _TYPES: lambda: tuple(value_type(tp, proto.name) for tp in proto.type_protos),
@@ -328,9 +318,9 @@ class Converter:
             return known[1].renamed(name)
         kind = attribute.type or _guessed_type(attribute)
         if kind == _TENSOR:
-            constant = self._constant(attribute.t, name, "Constant")
+            constant = self._tensors.dense(attribute.t, name, "Constant")
         elif kind == _SPARSE:
-            constant = self._sparse(attribute.sparse_tensor, name, "Constant")
+            constant = self._tensors.sparse(attribute.sparse_tensor, name, "Constant")
         else:
             constant = _scalar_constant(attribute, kind, name)
         if frame.depth:
@@ -338,124 +328,12 @@ class Converter:
             self._function_constants[id(attribute)] = (attribute, constant)
         return constant
 
-    def _constant(self, proto: onnx.TensorProto, name: str, origin: str) -> Constant:
-        dtype = DTYPE_BY_CODE.get(proto.data_type)
-        if dtype is None:
-            dtype = _dtype(proto.data_type, name)
-        shape = tuple(proto.dims[:])
-        if shape and min(shape) < 0:
-            raise _negative(name, shape)
-        stored_bytes = dtype.nbytes(math.prod(shape))
-        raw = value = payload = None
-        if proto.external_data:
-            self._check_location(proto, name)
-            payload = partial(self._payload, proto)
-        elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
-            raw = proto.raw_data or None
-            if raw is None:
-                value = _typed_data(proto, dtype, shape)
-        return Constant(
-            name, dtype, shape, stored_bytes, raw=raw, value=value, payload=payload, origin=origin
-        )
-
-    def _sparse(self, proto: onnx.SparseTensorProto, name: str, origin: str) -> Constant:
-        """A sparse tensor: stored bytes are those of its values and its int64 indices."""
-        values = self._constant(proto.values, name, origin)
-        indices = self._constant(proto.indices, name, origin)
-        shape = tuple(proto.dims)
-        if min(shape, default=0) < 0:
-            raise _negative(name, shape)
-        stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
-        return Constant(
-            name,
-            values.dtype,
-            shape,
-            stored,
-            payload=values.payload,
-            nonzeros=math.prod(values.shape),
-            origin=origin,
-        )
-
-    def _check_location(self, proto: onnx.TensorProto, name: str) -> None:
-        """Refuse external data outside the model's folder; note the file's name."""
-        first = proto.external_data[0]
-        if first.key == PAYLOAD_KEY:
-            return
-        location = first.value if first.key == "location" else _location(proto)
-        if location not in self._external:
-            _refuse_escape(location, name)
-            self._external[location] = None
-
-    def _payload(self, proto: onnx.TensorProto) -> Payload | None:
-        """Where the bytes of a tensor lie, read on demand."""
-        entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
-        if PAYLOAD_KEY in entries:
-            index = _number(entries[PAYLOAD_KEY])
-            if index is None or index >= len(self._payloads):
-                return None
-            return self._payloads[index]
-        offset = _number(entries.get("offset", ""))
-        return Payload(_location(proto), offset or 0, _number(entries.get("length", "")))
-
-
-# -- helpers ---------------------------------------------------------------------------------
-
-
-def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
-    """A declared type. An unnamed ("", "?") or negative dimension becomes a fresh SymbolicDim."""
-    kind = proto.WhichOneof("value")
-    if kind in {"tensor_type", "sparse_tensor_type"}:
-        tensor = getattr(proto, kind)
-        dtype = DTYPE_BY_CODE.get(tensor.elem_type)
-        if not tensor.HasField("shape"):
-            return ValueType("tensor", dtype)
-        dims: list[int | SymbolicDim] = []
-        for axis, dim in enumerate(tensor.shape.dim):
-            if dim.HasField("dim_value") and dim.dim_value >= 0:
-                dims.append(dim.dim_value)
-            elif dim.dim_param.strip("?"):
-                dims.append(SymbolicDim(dim.dim_param))
-            else:
-                dims.append(SymbolicDim(f"?{name}.{axis}", named=False))
-        return ValueType("tensor", dtype, tuple(dims))
-    if kind in ("sequence_type", "optional_type"):
-        return ValueType(kind[:-5], element=value_type(getattr(proto, kind).elem_type, name))
-    if kind == "map_type":
-        return ValueType("map", element=value_type(proto.map_type.value_type, name))
-    return ValueType("opaque")
-
 
 def _dim_names(inputs: tuple[GraphInput, ...]) -> Iterator[str]:
     for item in inputs:
         for dim in item.type.shape or ():
             if isinstance(dim, SymbolicDim):
                 yield dim.name
-
-
-class _Declared(Mapping[str, ValueType]):
-    """The file's value_info, read when somebody asks: few models ever need it."""
-
-    def __init__(self, protos: tuple[onnx.ValueInfoProto, ...], frame: _Frame) -> None:
-        self._protos = protos
-        self._frame = frame
-        self._index: dict[str, onnx.ValueInfoProto] | None = None
-
-    def _by_name(self) -> dict[str, onnx.ValueInfoProto]:
-        if self._index is None:
-            self._index = {self._frame.name(proto.name): proto for proto in self._protos}
-        return self._index
-
-    def __getitem__(self, name: str) -> ValueType:
-        return value_type(self._by_name()[name].type, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name())
-
-    def __len__(self) -> int:
-        return len(self._by_name())
-
-    def __reduce__(self) -> tuple[type[dict[str, ValueType]], tuple[dict[str, ValueType]]]:
-        return (dict, (dict(self),))
 
 
 def _domain(domain: str) -> str:
@@ -467,15 +345,31 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _dtype(code: int, name: str) -> DType:
-    dtype = DTYPE_BY_CODE.get(code)
-    if dtype is None:
-        raise InvalidGraphError(f"tensor {quoted(name)}", f"has an unknown element type ({code})")
-    return dtype
+def _guessed_type(proto: onnx.AttributeProto) -> int:
+    """Files older than IR 3 may leave the attribute type out: the field that is set tells it."""
+    for kind, field in ((_FLOAT, "f"), (_INT, "i"), (_STRING, "s"), (_TENSOR, "t"), (_GRAPH, "g")):
+        if proto.HasField(field):
+            return kind
+    for kind, field in ((_FLOATS, "floats"), (_INTS, "ints"), (_STRINGS, "strings")):
+        if len(getattr(proto, field)):
+            return kind
+    return _INTS
 
 
-def _negative(name: str, shape: tuple[int, ...]) -> InvalidGraphError:
-    return InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Constant:
+    """A Constant node whose value is a plain number, list of numbers or text."""
+    import numpy as np
+
+    if kind in (_STRING, _STRINGS):
+        shape = () if kind == _STRING else (len(attribute.strings),)
+        return Constant(name, DType.STRING, shape, None, origin="Constant")
+    number = {_FLOAT: "f", _INT: "i", _FLOATS: "floats", _INTS: "ints"}.get(kind, "ints")
+    is_float = kind in (_FLOAT, _FLOATS)
+    value = np.array(getattr(attribute, number), dtype=np.float32 if is_float else np.int64)
+    if kind in (_FLOATS, _INTS):
+        value = value.reshape(-1)
+    dtype = DType.FLOAT if is_float else DType.INT64
+    return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
 
 
 def _refuse_repeated(names: list[str]) -> None:
@@ -500,64 +394,6 @@ def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto |
     if not proto.ref_attr_name:
         return proto
     return None if frame.attributes is None else frame.attributes.get(proto.ref_attr_name)
-
-
-def _guessed_type(proto: onnx.AttributeProto) -> int:
-    """Files older than IR 3 may leave the attribute type out: the field that is set tells it."""
-    for kind, field in ((_FLOAT, "f"), (_INT, "i"), (_STRING, "s"), (_TENSOR, "t"), (_GRAPH, "g")):
-        if proto.HasField(field):
-            return kind
-    for kind, field in ((_FLOATS, "floats"), (_INTS, "ints"), (_STRINGS, "strings")):
-        if len(getattr(proto, field)):
-            return kind
-    return _INTS
-
-
-def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Constant:
-    """A Constant node whose value is a plain number, list of numbers or text."""
-    import numpy as np
-
-    if kind in (_STRING, _STRINGS):
-        shape = () if kind == _STRING else (len(attribute.strings),)
-        return Constant(name, _dtype(8, name), shape, None, origin="Constant")
-    number = {_FLOAT: "f", _INT: "i", _FLOATS: "floats", _INTS: "ints"}.get(kind, "ints")
-    is_float = kind in (_FLOAT, _FLOATS)
-    value = np.array(getattr(attribute, number), dtype=np.float32 if is_float else np.int64)
-    if kind in (_FLOATS, _INTS):
-        value = value.reshape(-1)
-    dtype = _dtype(1 if is_float else 7, name)
-    return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
-
-
-def _typed_data(
-    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...]
-) -> NDArray[np.generic] | None:
-    for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
-        numbers = getattr(proto, field)
-        if len(numbers):
-            return decode_numbers(list(numbers), dtype, shape)
-    return decode_numbers([], dtype, shape) if 0 in shape else None
-
-
-def _location(proto: onnx.TensorProto) -> str:
-    """The data file a tensor names; of several the first, the one that was checked."""
-    return next((entry.value for entry in proto.external_data if entry.key == "location"), "")
-
-
-def _number(text: str) -> int | None:
-    """A byte count as text; None for what cannot be one."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
-
-
-def _refuse_escape(location: str, name: str) -> None:
-    """External data must lie in the model's folder or below it."""
-    parts = location.replace("\\", "/").split("/")
-    if not location or ".." in parts or parts[0] == "" or ":" in parts[0]:
-        raise InvalidGraphError(
-            f"tensor {quoted(name)}",
-            f"its external data path {quoted(location)} leaves the model's folder; "
-            "refused (move the file beside the model and write a relative path)",
-        )
 
 
 def _recorded_scope(proto: onnx.NodeProto) -> str | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from onnxroof.graph.convert import Converter, value_type
+from onnxroof.graph.convert import Converter
+from onnxroof.graph.declared import value_type
 from onnxroof.ops.call import TensorInfo, Undetermined
 from onnxroof.ops.registry import Operator
 

@@ -14,6 +14,8 @@ from onnxroof.graph.load import load_model
 from onnxroof.graph.types import DType, Model
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
+from onnxroof.latency.predict import Predictor
+from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.memory import plan_memory
 from onnxroof.plugins import read_operators
 from onnxroof.roofline import apply_roofline
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from onnxroof.graph.load import ModelSource
     from onnxroof.hardware.profile import PeakKind
+    from onnxroof.latency.runtime import RuntimeProfile
 
     Hardware = str | HardwareProfile
 
@@ -63,7 +66,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         input_shapes: Whole shapes of inputs by name.
         precision: "fp16", "bf16", "fp8", "int8" or "fp32": as if weights and activations were
             stored and computed so; "" keeps the file's types.
-        runtime: Whose fusion rules to apply; None takes the profile's default.
+        runtime: Whose fusions, algorithms and overheads to expect: a runtime's name, a fusion
+            set's, or the path of a YAML file; None takes the profile's default.
         peak: "vendor" for data-sheet peaks, "sustained" for measured ones.
         threads: Threads to use, on devices that have them; None takes the profile's default.
         operators: YAML file that describes operators of your own (see `onnxroof.plugins`).
@@ -88,9 +92,13 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     if findings.problems and not keep_going:
         raise ShapeMismatchError(findings.problems)
     cost = count_costs(shaped)
-    kernels = plan_kernels(cost, runtime or default_runtime(profiles))
+    runs = load_runtime(runtime or default_runtime(profiles))
+    kernels = plan_kernels(cost, runs.fusion)
     memory = plan_memory(kernels)
-    rooflines = tuple(apply_roofline(kernels, profile, peak) for profile in profiles)
+    rooflines = tuple(
+        predictor_for(profile, runs, memo).expect(apply_roofline(kernels, profile, peak), kernels)
+        for profile in profiles
+    )
     said = (*model.assumptions, *bindings.assumptions, *findings.assumptions)
     return Analysis(
         model=model,
@@ -123,6 +131,15 @@ def memo_for(precision: str, operators: str | os.PathLike[str] | None = None) ->
         raise UsageError(f"precision {precision!r} is not one of {known}")
     registry = None if operators is None else read_operators(operators)
     return Memo(_STORED_AS[precision], registry)
+
+
+def predictor_for(hardware: HardwareProfile, runtime: RuntimeProfile, memo: Memo) -> Predictor:
+    """The predictor of a device and runtime, which the memo keeps with all it has priced."""
+    key = (id(hardware), id(runtime))
+    known = memo.predictors.get(key)
+    if not isinstance(known, Predictor):
+        known = memo.predictors[key] = Predictor(hardware, runtime)
+    return known
 
 
 def default_runtime(profiles: Sequence[HardwareProfile]) -> str:

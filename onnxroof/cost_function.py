@@ -14,6 +14,7 @@ from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
+from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
 from onnxroof.pieces import Pricer
@@ -41,7 +42,7 @@ METRICS = tuple(_ALL_METRICS)
 
 _OF_KERNELS: Mapping[str, Callable[[Price, int], Number]] = {
     "latency_seconds": lambda price, _: price.latency_seconds,
-    "bound_seconds": lambda price, _: price.latency_seconds,
+    "bound_seconds": lambda price, _: sum(price.bound_seconds),
     "throughput": lambda price, batch: batch / price.latency_seconds,
     "traffic_bytes": lambda price, _: price.traffic_bytes,
     "kernels": lambda price, _: len(price.kernel_seconds),
@@ -63,7 +64,7 @@ class CostFunction:
         dims: Sizes of free dimensions, as for `analyze`.
         input_shapes: Whole input shapes, as for `analyze`.
         precision: As for `analyze`.
-        runtime: Whose fusion rules to apply; None takes the profile's default.
+        runtime: As for `analyze`; None takes the profile's default.
         peak: "vendor" or "sustained" figures of the profile.
         strict: Raise where a cost would be a lower bound only, since a candidate with an
             uncounted operator would look cheap; False returns the lower bound.
@@ -102,8 +103,9 @@ class CostFunction:
 
     def _remember_nothing(self) -> None:
         self._memo = memo_for(self.precision)
-        self._shares = CSE in find_runtime(self.runtime).folds
-        self._pricer = Pricer(self.hardware, self.runtime, self.peak)
+        runtime = load_runtime(self.runtime)
+        self._shares = CSE in find_runtime(runtime.fusion).folds
+        self._pricer = Pricer(self.hardware, runtime, self.peak)
 
     def __call__(self, model: Candidate) -> Cost:
         """The metric of one candidate: a path, bytes, ModelProto or finished `GraphBuilder`.

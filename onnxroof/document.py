@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from onnxroof import __version__
 from onnxroof.bounded import is_exact, lower, upper
+from onnxroof.document_memory import memory_document
+from onnxroof.fusion.explain import explain_fusion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxroof.analysis import Analysis
     from onnxroof.cost import BodyCost, GraphCost, NodeCost
-    from onnxroof.fusion.plan import Kernel, KernelPlan
-    from onnxroof.memory import MemoryPlan
+    from onnxroof.fusion.explain import FusionReport
+    from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
+    from onnxroof.memory.order import NodeOrder
     from onnxroof.ops.call import TensorInfo
     from onnxroof.roofline import RooflineResult
 
@@ -27,12 +30,15 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def as_dict(analysis: Analysis, *, with_tensors: bool = False) -> Document:
+def as_dict(
+    analysis: Analysis, *, with_tensors: bool = False, order: NodeOrder | None = None
+) -> Document:
     """Everything one run found.
 
     Args:
         analysis: The run.
         with_tensors: Add every tensor of the main graph with its type, shape and bytes.
+        order: A node order that was searched for, to be part of the memory section.
 
     Returns:
         Only dict, list, str, int, float, bool and None; independent of the analysis.
@@ -60,9 +66,9 @@ def as_dict(analysis: Analysis, *, with_tensors: bool = False) -> Document:
         ],
         "data_dependent_dims": list(analysis.data_dependent),
         "totals": _totals(analysis),
-        "memory": _memory(analysis.memory),
+        "memory": memory_document(analysis, order),
         "nodes": _nodes(analysis.cost),
-        "fusion": _fusion(analysis.kernels),
+        "fusion": _fusion(analysis.kernels, explain_fusion(analysis.kernels)),
         "rooflines": [_roofline(result) for result in analysis.rooflines],
     }
     if with_tensors:
@@ -140,21 +146,6 @@ def _totals(analysis: Analysis) -> Document:
     }
 
 
-def _memory(plan: MemoryPlan) -> Document:
-    peak = plan.peak_node
-    return {
-        "peak_activation_bytes": upper(plan.peak_activation_bytes),
-        "peak_node": None if peak is None else {"index": peak.index, "name": peak.label},
-        "peak_tensors": [
-            {"name": tensor.name, "bytes": upper(tensor.nbytes)} for tensor in plan.peak_tensors
-        ],
-        "live_bytes": [upper(nbytes) for nbytes in plan.live_bytes],
-        "weight_bytes": plan.weight_bytes,
-        "tensors_of_unknown_size": list(plan.unknown),
-        "is_lower_bound": plan.is_lower_bound,
-    }
-
-
 def _nodes(cost: GraphCost) -> list[Document]:
     return [_node(node) for node in cost.nodes]
 
@@ -207,19 +198,39 @@ def _counts(of: NodeCost | Kernel) -> Document:
     return counts
 
 
-def _fusion(plan: KernelPlan) -> Document:
+def _fusion(plan: KernelPlan, report: FusionReport) -> Document:
     return {
         "runtime": plan.runtime,
         "kernels": [_kernel(kernel) for kernel in plan.kernels],
+        "hits": [
+            {
+                "kernel": hit.kernel,
+                "rule": hit.rule,
+                "reason": hit.why,
+                "saved_bytes": _upper(hit.saved_bytes),
+            }
+            for hit in report.hits
+        ],
         "removed": [
             {"node": r.index, "name": r.name, "op_type": r.op_type, "reason": r.reason}
             for r in plan.removed
         ],
         "misses": [
             {"nodes": list(m.nodes), "name": m.name, "rule": m.rule, "reason": m.reason}
-            for m in plan.misses
+            for m in report.misses
         ],
+        "bodies": [_fused_body(*body) for body in zip(_bodies(plan), report.bodies, strict=True)],
     }
+
+
+def _bodies(plan: KernelPlan) -> list[tuple[int, KernelBody]]:
+    return [(kernel.index, body) for kernel in plan.kernels for body in kernel.bodies]
+
+
+def _fused_body(run: tuple[int, KernelBody], report: tuple[str, FusionReport]) -> Document:
+    """What a body of control flow launches in one trip."""
+    kernel, body = run
+    return {"kernel": kernel, "name": body.name, **_fusion(body.plan, report[1])}
 
 
 def _kernel(kernel: Kernel) -> Document:
@@ -257,10 +268,12 @@ def _roofline(result: RooflineResult) -> Document:
             ],
         },
         "peak_kind": result.peak_kind,
+        "runtime": result.runtime,
         "latency_seconds": result.latency_seconds,
+        "bound_seconds": result.bound_seconds,
         "is_lower_bound_of_plan": result.is_lower_bound_of_plan,
         "is_at_upper_bounds": result.at_upper_bounds,
-        "time_share_by_bound": {bound.value: share for bound, share in result.bound_shares.items()},
+        "time_share_by_bound": {bound.value: share for bound, share in result.time_shares.items()},
         "achieved_flops_per_second": result.flops_per_second,
         "share_of_peak": result.share_of_peak,
         "main_compute_type": result.main_type,
@@ -278,6 +291,19 @@ def _roofline(result: RooflineResult) -> Document:
                 "attainable_flops_per_second": time.attainable_ops_per_second,
             }
             for time in result.kernels
+        ],
+        "expected": [
+            {
+                "kernel": index,
+                "seconds": time.seconds,
+                "compute_seconds": time.compute_seconds,
+                "memory_seconds": time.memory_seconds,
+                "overhead_seconds": time.overhead_seconds,
+                "host_seconds": time.host_seconds,
+                "bound": time.bound.value,
+                "algorithm": time.algorithm,
+            }
+            for index, time in enumerate(result.expected)
         ],
     }
 

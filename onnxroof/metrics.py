@@ -35,6 +35,11 @@ class Metric:
     per_device: bool = False
 
 
+def kernel_seconds(analysis: Analysis, device: int) -> tuple[float, ...]:
+    """Time of each kernel on a device, which together are its latency."""
+    return analysis.rooflines[device].kernel_seconds
+
+
 def _latency(analysis: Analysis, device: int) -> float:
     return analysis.rooflines[device].latency_seconds
 
@@ -71,7 +76,10 @@ def _model_bytes(analysis: Analysis) -> int | None:
 
 _ALL = (
     Metric("latency_seconds", "latency", _latency, units.duration, per_device=True),
-    Metric("bound_seconds", "roofline bound", _latency, units.duration, per_device=True),
+    Metric(
+        "bound_seconds", "roofline bound",
+        lambda a, device: a.rooflines[device].bound_seconds, units.duration, per_device=True,
+    ),
     Metric(
         "throughput", "throughput", _throughput, lambda n: units.rate(n, "samples/s"),
         per_device=True,

@@ -3,7 +3,8 @@
 Networks repeat: a search space stacks one cell many times, and its candidates share cells. Where
 one tensor alone connects what ran with what is to come, no kernel reaches across if at least two
 kernels read the tensor (a kernel keeps a tensor inside only when all who read it are inside too),
-or if all who read it begin a kernel in every runtime. Pieces between such places are planned one
+or if all who read it begin a kernel in every runtime. Where a runtime's kernels store what they
+also pass on, only the latter holds. Pieces between such places are planned one
 by one, with the same kernels as the whole; a `Pricer` keeps what it found by their signatures. A
 graph that cannot be cut is one piece.
 """
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from onnxroof.cost import GraphCost, NodeCost
 from onnxroof.fusion.plan import plan_kernels
+from onnxroof.fusion.rules import all_rules
+from onnxroof.fusion.runtimes import find_runtime
+from onnxroof.latency.predict import Predictor
 from onnxroof.roofline import apply_roofline
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.hardware.profile import HardwareProfile, PeakKind
+    from onnxroof.latency.runtime import RuntimeProfile
     from onnxroof.ops.call import OpCall
     from onnxroof.shapes import ShapedGraph
 
@@ -42,6 +47,11 @@ STARTERS = frozenset({"Conv"})
 
 JOINED = frozenset({"Pad", "BatchNormalization"})
 """What a starter may take into its own kernel from before it."""
+
+REACHING = frozenset({
+    "Concat", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
+})  # fmt: skip
+"""Readers that may take the work before them into their kernel though others read its result."""
 
 BARS = frozenset({
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Transpose", "Loop", "If",
@@ -98,12 +108,14 @@ class Price:
     """What the kernels of a piece, or of a chain of pieces, cost.
 
     Attributes:
-        kernel_seconds: Time of each in launch order.
+        kernel_seconds: Expected time of each in launch order.
+        bound_seconds: Lower bound on the time of each.
         traffic_bytes: What they move.
         separable: Whether no kernel before it reaches into it.
     """
 
     kernel_seconds: tuple[float, ...]
+    bound_seconds: tuple[float, ...]
     traffic_bytes: int
     separable: bool
 
@@ -118,14 +130,19 @@ class Pricer:
 
     Args:
         hardware: The device.
-        runtime: Whose fusion rules to apply.
+        runtime: Whose fusions, algorithms and overheads to expect.
         peak: "vendor" or "sustained".
     """
 
-    def __init__(self, hardware: HardwareProfile, runtime: str, peak: PeakKind) -> None:
+    def __init__(self, hardware: HardwareProfile, runtime: RuntimeProfile, peak: PeakKind) -> None:
         self.hardware = hardware
         self.runtime = runtime
         self.peak = peak
+        self._predictor = Predictor(hardware, runtime)
+        rules = all_rules()
+        self._stores = any(
+            getattr(rules[name], "stores", False) for name in find_runtime(runtime.fusion).rules
+        )
         self._prices: dict[tuple[object, ...], Price] = {}
 
     def price(self, line: Line) -> Price:
@@ -133,7 +150,7 @@ class Pricer:
         starts = [
             (start, entry)
             for start, entry in cuts(line)
-            if not start or _may_separate(line, start, entry)
+            if not start or self._may_separate(line, start, entry)
         ]
         while True:
             pieces = _pieces(line, starts)
@@ -161,8 +178,9 @@ class Pricer:
         return [prices[signature] for signature in signatures]
 
     def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Price]:
-        plan = plan_kernels(cost, self.runtime)
-        times = apply_roofline(plan, self.hardware, self.peak).kernels
+        plan = plan_kernels(cost, self.runtime.fusion)
+        bounds = apply_roofline(plan, self.hardware, self.peak)
+        times = self._predictor.expect(bounds, plan).kernel_seconds
         found: list[Price] = []
         first = 0
         for piece in pieces:
@@ -170,13 +188,42 @@ class Pricer:
             kernels = [kernel for kernel in plan.kernels if first <= kernel.anchor < last]
             found.append(
                 Price(
-                    tuple([times[kernel.index].seconds for kernel in kernels]),
+                    tuple([times[kernel.index] for kernel in kernels]),
+                    tuple([bounds.kernels[kernel.index].seconds for kernel in kernels]),
                     sum([_traffic(kernel) for kernel in kernels]),
-                    piece.entry < 0 or _is_separable(plan, kernels, piece.entry_name),
+                    piece.entry < 0 or self._is_separable(plan, kernels, piece.entry_name),
                 )
             )
             first = last
         return found
+
+    def _may_separate(self, line: Line, start: int, entry: int) -> bool:
+        """A quick look before a piece is planned: who reads its input."""
+        readers = {
+            line.calls[at].op_type
+            for at in range(start, line.last_uses[entry] + 1)
+            if entry in line.reads[at]
+        }
+        if readers <= STARTERS:
+            return line.calls[start - 1].op_type not in JOINED
+        if self._stores or not REACHING.isdisjoint(readers):
+            return False
+        count = sum([entry in reads for reads in line.reads[start : line.last_uses[entry] + 1]])
+        return count > 1
+
+    def _is_separable(self, plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> bool:
+        """Whether at least two kernels read the piece's input, or starters alone."""
+        names = {entry, *[view for view, source in plan.views.items() if source == entry]}
+        nodes = plan.cost.nodes
+        readers: list[set[str]] = []
+        for kernel in kernels:
+            reading = [at for at in kernel.nodes if not names.isdisjoint(nodes[at].node.inputs)]
+            if reading:
+                readers.append({nodes[at].op_type for at in reading})
+        operators = set(chain.from_iterable(readers))
+        if operators <= STARTERS:
+            return bool(readers)
+        return len(readers) > 1 and not self._stores and REACHING.isdisjoint(operators)
 
 
 def _pieces(line: Line, starts: Sequence[tuple[int, int]]) -> list[Piece]:
@@ -208,6 +255,7 @@ def costed(shaped: ShapedGraph) -> GraphCost:
 def _joined(prices: Sequence[Price]) -> Price:
     return Price(
         tuple(chain.from_iterable([price.kernel_seconds for price in prices])),
+        tuple(chain.from_iterable([price.bound_seconds for price in prices])),
         sum([price.traffic_bytes for price in prices]),
         separable=True,
     )
@@ -248,32 +296,6 @@ def stands_alone(call: OpCall) -> bool:
     if call.op_type in BARS or call.folded or call.bodies or call.needs_attention:
         return False
     return not any(info.constant for info in call.outputs)
-
-
-def _may_separate(line: Line, start: int, entry: int) -> bool:
-    """A quick look before a piece is planned: who reads its input."""
-    stop = line.last_uses[entry] + 1
-    found = [at for at in range(start, stop) if entry in line.reads[at]]
-    if len(found) != 1:
-        return len(found) > 1
-    after = line.calls[start - 1].op_type
-    return line.calls[found[0]].op_type in STARTERS and after not in JOINED
-
-
-def _is_separable(plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> bool:
-    """Whether at least two kernels read the piece's input, or starters alone."""
-    names = {entry, *[view for view, source in plan.views.items() if source == entry]}
-    nodes = plan.cost.nodes
-    reading = 0
-    starting = True
-    for kernel in kernels:
-        readers = [at for at in kernel.nodes if not names.isdisjoint(nodes[at].node.inputs)]
-        operators = {nodes[at].op_type for at in readers}
-        if "Concat" in operators:
-            return False
-        starting = starting and operators <= STARTERS
-        reading += bool(readers)
-    return reading > 1 or (starting and reading > 0)
 
 
 def _signature(line: Line, piece: Piece) -> tuple[object, ...]:

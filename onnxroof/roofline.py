@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
     from onnxroof.graph.types import DType
     from onnxroof.hardware.profile import Engine, HardwareProfile, PeakKind
+    from onnxroof.latency.times import KernelLatency
 
 _COMPUTE_TYPES: Mapping[str, str] = {
     "uint8": "int8", "bool": "int8", "uint16": "int16", "uint32": "int32", "uint64": "int64",
@@ -51,7 +52,7 @@ class KernelTime:
         compute_seconds: Work over peak; None when the work or the peak is not known.
         memory_seconds: Traffic over bandwidth; None when the traffic is not known.
         overhead_seconds: Launch overhead.
-        seconds: The larger of the known terms, plus the overhead.
+        seconds: The larger of the known terms, plus the overhead: a lower bound.
         bound: Which term is largest.
         arithmetic_intensity: FLOP per byte of traffic; None when it moves nothing or is unknown.
         attainable_ops_per_second: min(peak, intensity · bandwidth); None when unknown.
@@ -74,9 +75,13 @@ class RooflineResult:
     Attributes:
         hardware: The device.
         peak_kind: "vendor" or "sustained" figures.
-        kernels: One time per kernel of the plan.
-        latency_seconds: Their sum: a lower bound on latency.
-        bound_shares: Share of the time in kernels bound by each term; sums to 1.
+        kernels: The roofline bound of each kernel of the plan.
+        latency_seconds: Expected latency (see `onnxroof.latency`); the bound where only a fusion
+            set is known of the runtime.
+        bound_seconds: Sum of the kernels' bounds: a lower bound on latency with direct algorithms.
+        runtime: The runtime of the expectation; "" for none.
+        expected: Expected time of each kernel, term by term; empty without a runtime.
+        bound_shares: Share of the bound in kernels bound by each term; sums to 1.
         flops_per_second: Work of the model over its latency.
         share_of_peak: That, as a share of the peak of the model's main compute type.
         main_type: The compute type with most multiply-accumulates (or most work).
@@ -98,6 +103,36 @@ class RooflineResult:
     is_lower_bound_of_plan: bool
     at_upper_bounds: bool
     assumptions: tuple[str, ...]
+    bound_seconds: float = 0.0
+    runtime: str = ""
+    expected: tuple[KernelLatency, ...] = ()
+
+    @property
+    def kernel_seconds(self) -> tuple[float, ...]:
+        """Time of each kernel, which together are the latency."""
+        return tuple([time.seconds for time in self.expected or self.kernels])
+
+    @property
+    def time_shares(self) -> Mapping[Bound, float]:
+        """Share of the latency in kernels bound by each term; sums to 1."""
+        if not self.expected:
+            return self.bound_shares
+        shares = dict.fromkeys(Bound, 0.0)
+        for bound, seconds in zip(self.kernel_bounds, self.kernel_seconds, strict=True):
+            shares[bound] += seconds / self.latency_seconds if self.latency_seconds else 0.0
+        return shares
+
+    @property
+    def kernel_bounds(self) -> tuple[Bound, ...]:
+        """Which term of each kernel's time is the largest."""
+        if not self.expected:
+            return tuple([time.bound for time in self.kernels])
+        return tuple(
+            [
+                roof.bound if roof.bound is Bound.UNKNOWN else time.bound
+                for roof, time in zip(self.kernels, self.expected, strict=True)
+            ]
+        )
 
 
 def compute_type(dtype: DType | None) -> str:
@@ -135,7 +170,13 @@ def apply_roofline(
         ),
         at_upper_bounds=not is_exact(flops),
         assumptions=tuple(device.assumptions),
+        bound_seconds=latency,
     )
+
+
+def kernel_time(kernel: Kernel, hardware: HardwareProfile, peak: PeakKind = "vendor") -> KernelTime:
+    """The time of one kernel on the device."""
+    return _Device(hardware, peak).time(kernel)
 
 
 def _achieved(

@@ -86,6 +86,7 @@ class Memo:
         self.registry = registry or load_rules()
         self.retype = dict(retype or {})
         self.calls: dict[tuple[object, ...], OpCall] = {}
+        self.predictors: dict[tuple[object, ...], object] = {}
         self.weights: dict[tuple[DType, tuple[int, ...]], TensorInfo] = {}
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -76,7 +76,7 @@ def test_macs_of_a_precision_are_of_its_type() -> None:
     [
         ({"precision": "fp12"}, UsageError),
         ({"hardware": "v10"}, ProfileError),
-        ({"hardware": "10980xe", "threads": 3}, ProfileError),
+        ({"hardware": "10980xe", "threads": 64}, ProfileError),
         ({"dims": {"M": 2}}, OnnxroofError),
         ({"peak": "best", "hardware": "v100"}, UsageError),
         ({"runtime": "mine"}, UsageError),

@@ -256,7 +256,9 @@ def test_shares_of_time_add_up_to_one() -> None:
     for device in (CPU, GPU, "mobile-arm"):
         result = on(text, device).rooflines[0]
         assert sum(result.bound_shares.values()) == pytest.approx(1.0)
-        assert result.latency_seconds == pytest.approx(sum(k.seconds for k in result.kernels))
+        assert sum(result.time_shares.values()) == pytest.approx(1.0)
+        assert result.bound_seconds == pytest.approx(sum(k.seconds for k in result.kernels))
+        assert result.latency_seconds == pytest.approx(sum(result.kernel_seconds))
 
 
 def test_the_share_of_peak_is_what_the_whole_model_reaches() -> None:

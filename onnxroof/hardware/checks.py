@@ -41,6 +41,11 @@ _FIGURE_SECTIONS = (
     "memory",
     "kernel_overhead_us",
     "denormal_penalty_ns",
+    "cores",
+    "vector_bits",
+    "core_bandwidth_gb_per_s",
+    "host_factor",
+    "winograd_channels",
     "thread_variants",
 )
 _ENGINES = ("matrix_engine", "vector_engine")
@@ -101,7 +106,8 @@ def _numbers(root: Section) -> Iterator[tuple[str, float]]:
             yield path, float(value)
 
 
-def _covers(sources: Section) -> Iterator[tuple[str, str]]:
+def covers_of(sources: Section) -> Iterator[tuple[str, str]]:
+    """(where it stands, the path covered) for every path that a source covers."""
     for key, source in sources.items():
         covers = source.get("covers") if isinstance(source, dict) else None
         for index, path in enumerate(covers if isinstance(covers, list) else []):
@@ -110,7 +116,7 @@ def _covers(sources: Section) -> Iterator[tuple[str, str]]:
 
 
 def _uncovered(figures: _Figures, sources: Section) -> Iterator[ProfileProblem]:
-    covered = [path for _, path in _covers(sources)]
+    covered = [path for _, path in covers_of(sources)]
     if any(path == "sources" or path.endswith(".covers") for path in figures.refused):
         return
     for path in figures.by_path:
@@ -122,7 +128,7 @@ def _uncovered(figures: _Figures, sources: Section) -> Iterator[ProfileProblem]:
 
 def _source_problems(figures: _Figures, sources: Section) -> Iterator[ProfileProblem]:
     parents = {path.rsplit(".", depth)[0] for path in figures.by_path for depth in range(5)}
-    for where, path in _covers(sources):
+    for where, path in covers_of(sources):
         if path not in parents and not figures.is_in_doubt(path):
             shown = printable(path)
             yield ProfileProblem(

@@ -46,9 +46,14 @@ def to_profile(root: Section) -> HardwareProfile:
         kernel_overhead_seconds=_seconds(root, "kernel_overhead_us") or 0.0,
         runtime=_text(root, "runtime"),
         threads=threads if isinstance(threads, int) else None,
+        cores=_integer(root, "cores"),
+        vector_bits=_integer(root, "vector_bits"),
+        core_bandwidth_bytes_per_second=_rate(root, "core_bandwidth_gb_per_s", _GIGA),
+        host_factor=_number(root, "host_factor") or 1.0,
+        winograd_channels=_integer(root, "winograd_channels") or 1,
         notes=_texts(root, "notes"),
         sources=tuple(
-            _source(key, cast("Section", source))
+            source_of(key, cast("Section", source))
             for key, source in section(root, "sources").items()
         ),
     )
@@ -78,6 +83,7 @@ def _variant(main: HardwareProfile, threads: int, figures: Section) -> HardwareP
         special_function_ops_per_second=_rate(figures, "special_function_gops", _GIGA),
         memory=(*main.memory[:-1], memory),
         kernel_overhead_seconds=main.kernel_overhead_seconds if overhead is None else overhead,
+        cores=_integer(figures, "cores") or (None if main.cores is None else threads),
     )
 
 
@@ -119,7 +125,8 @@ def _level(name: str, mapping: Section) -> MemoryLevel:
     )
 
 
-def _source(key: str, mapping: Section) -> Source:
+def source_of(key: str, mapping: Section) -> Source:
+    """A source as written under its key."""
     return Source(
         key=key,
         title=_text(mapping, "title"),
@@ -129,6 +136,11 @@ def _source(key: str, mapping: Section) -> Source:
         where=_optional_text(mapping, "where"),
         read=_optional_text(mapping, "read"),
     )
+
+
+def _integer(mapping: Section, key: str) -> int | None:
+    value = mapping.get(key)
+    return value if isinstance(value, int) else None
 
 
 def _number(mapping: Section, key: str) -> float | None:

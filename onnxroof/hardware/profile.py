@@ -15,7 +15,7 @@ counted as two operations) and `sustained` (what a micro-benchmark reached).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from onnxroof.errors import ProfileError
@@ -76,6 +76,18 @@ class EngineProfile:
         """The peak of exactly this type, or None."""
         return next((peak for peak in self.peaks if peak.compute_type == compute_type), None)
 
+    def scaled(self, share: float) -> EngineProfile:
+        """The same engine with a share of its units."""
+        peaks = tuple(
+            Peak(
+                peak.compute_type,
+                peak.vendor_ops_per_second * share,
+                _times(peak.sustained_ops_per_second, share),
+            )
+            for peak in self.peaks
+        )
+        return replace(self, peaks=peaks)
+
     def channel_multiple(self, compute_type: str) -> int | None:
         """Channels of this type taken at once, or None where it is not known."""
         return dict(self.channel_multiples).get(compute_type)
@@ -94,6 +106,22 @@ class MemoryLevel:
     instances: int = 1
     vendor_bytes_per_second: float | None = None
     sustained_bytes_per_second: float | None = None
+
+    def scaled(self, share: float) -> MemoryLevel:
+        """The same level for a share of the cores: fewer instances, or the same shared one."""
+        return replace(
+            self,
+            instances=max(round(self.instances * share), 1),
+            vendor_bytes_per_second=_times(self.vendor_bytes_per_second, share),
+            sustained_bytes_per_second=_times(self.sustained_bytes_per_second, share),
+        )
+
+    def limited(self, bytes_per_second: float | None) -> MemoryLevel:
+        """The same level for readers that cannot draw more; the vendor's figure is kept."""
+        if bytes_per_second is None or self.vendor_bytes_per_second is None:
+            return self
+        sustained = self.sustained_bytes_per_second or self.vendor_bytes_per_second
+        return replace(self, sustained_bytes_per_second=min(sustained, bytes_per_second))
 
     def bytes_per_second(self, kind: PeakKind) -> float | None:
         """Bandwidth of this level, None where it is not known."""
@@ -178,6 +206,11 @@ class HardwareProfile:
     denormal_penalty_seconds: float | None = None
     threads: int | None = None
     thread_variants: tuple[HardwareProfile, ...] = ()
+    cores: int | None = None
+    vector_bits: int | None = None
+    core_bandwidth_bytes_per_second: float | None = None
+    host_factor: float = 1.0
+    winograd_channels: int = 1
     notes: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
 
@@ -265,7 +298,11 @@ class HardwareProfile:
         return None if rate is None else rate / self.bandwidth_bytes_per_second(kind)
 
     def for_threads(self, threads: int) -> HardwareProfile:
-        """The same device with another number of threads, if the profile has figures for it.
+        """The same device with another number of threads.
+
+        Figures of the profile's own for this many threads are taken; otherwise, for fewer threads
+        than the main figures hold for, compute and the caches scale with the cores, and bandwidth
+        is what that many cores can draw.
 
         Raises:
             ProfileError: the device has no threads, or no figures for this many.
@@ -277,10 +314,33 @@ class HardwareProfile:
                 return variant
         if self.threads is None:
             raise ProfileError(f"profile {self.name} has no threads to choose ({self.kind})")
+        if self.cores is not None and 0 < threads < self.threads:
+            return self._scaled(threads)
         counts = sorted({self.threads, *(v.threads or 0 for v in self.thread_variants)})
         listed = ", ".join(map(str, counts))
         raise ProfileError(
             f"profile {self.name} has no figures for {threads} threads; it has: {listed}"
+        )
+
+    def _scaled(self, threads: int) -> HardwareProfile:
+        """Figures for fewer threads, each on a core of its own while cores last."""
+        cores = self.cores or 1
+        used = min(threads, cores)
+        share = used / cores
+        core_bandwidth = self.core_bandwidth_bytes_per_second
+        drawn = None if core_bandwidth is None else core_bandwidth * used
+        return replace(
+            self,
+            threads=threads,
+            cores=used,
+            vector_engine=self.vector_engine.scaled(share),
+            matrix_engine=None if self.matrix_engine is None else self.matrix_engine.scaled(share),
+            special_function_ops_per_second=_times(self.special_function_ops_per_second, share),
+            memory=(
+                *(level.scaled(share) for level in self.memory[:-1]),
+                self.main_memory.limited(drawn),
+            ),
+            thread_variants=(),
         )
 
     def sources_of(self, path: str) -> tuple[Source, ...]:
@@ -295,3 +355,7 @@ class HardwareProfile:
 def is_prefix(prefix: str, path: str) -> bool:
     """Whether a dotted path is the other or leads to it: "memory" leads to "memory.dram"."""
     return path == prefix or path.startswith(prefix + ".")
+
+
+def _times(rate: float | None, share: float) -> float | None:
+    return None if rate is None else rate * share

@@ -53,7 +53,7 @@ def load_profile(name_or_path: str | Path) -> HardwareProfile:
         UnknownProfileError: no shipped profile has the name.
         InvalidProfileError: the file cannot be used; holds every problem found.
     """
-    if _is_path(name_or_path):
+    if is_path(name_or_path):
         return _load(Path(name_or_path), trusted={})
     name = str(name_or_path)
     available = available_profiles()
@@ -66,9 +66,14 @@ def load_profile(name_or_path: str | Path) -> HardwareProfile:
 def check_profile(path: str | Path) -> tuple[ProfileProblem, ...]:
     """Everything wrong with a profile file; empty when it can be used."""
     try:
-        data = _read(Path(path))
+        data = read_bytes(Path(path))
     except InvalidProfileError as error:
         return error.problems
+    return _problems(parse(data))
+
+
+def problems_in(data: bytes) -> tuple[ProfileProblem, ...]:
+    """Everything wrong with the content of a profile file; empty when it can be used."""
     return _problems(parse(data))
 
 
@@ -77,7 +82,8 @@ def checksum(data: bytes) -> str:
     return f"{zlib.crc32(data):08x}"
 
 
-def _is_path(name_or_path: str | Path) -> bool:
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether a file of the user's own is meant, not a shipped profile's name."""
     if isinstance(name_or_path, Path):
         return True
     separators = {"/", os.sep, os.altsep or os.sep}
@@ -101,7 +107,8 @@ def _checksums(directory: Path) -> Mapping[str, str]:
     return recorded if isinstance(recorded, dict) else {}
 
 
-def _read(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """A profile file's bytes, capped. Raises InvalidProfileError when it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -115,7 +122,7 @@ def _read(path: Path) -> bytes:
 
 
 def _load(path: Path, trusted: Mapping[str, str]) -> HardwareProfile:
-    data = _read(path)
+    data = read_bytes(path)
     document = parse(data)
     is_checked = trusted.get(path.name) == checksum(data)
     problems = document.problems if is_checked else _problems(document)

@@ -84,6 +84,7 @@ class ThreadVariant(_Strict):
     bandwidth_gb_per_s: Positive | None = Field(None, description="Of main memory.")
     sustained_bandwidth_gb_per_s: Positive | None = Field(None, description="Of main memory.")
     kernel_overhead_us: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    cores: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
 class Source(_Strict):
@@ -112,6 +113,21 @@ class Profile(_Strict):
     runtime: Name = Field(description="The runtime whose fusions are assumed by default.")
     threads: Annotated[int, Field(ge=1, le=99_999)] | None = Field(
         None, description="Threads the figures below hold for; the default of --threads."
+    )
+    cores: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="Multiprocessors of a GPU; cores that the threads use."
+    )
+    vector_bits: Annotated[int, Field(ge=32, le=65_536)] | None = Field(
+        None, description="Width of a vector register, e.g. 512 for AVX-512."
+    )
+    core_bandwidth_gb_per_s: Positive | None = Field(
+        None, description="Most that one core draws from main memory, 10^9 bytes/s."
+    )
+    host_factor: Positive | None = Field(
+        None, description="Framework time on this device's host over that of a reference host."
+    )
+    winograd_channels: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        1, description="Least input channels for which there is a Winograd kernel."
     )
     matrix_engine: Engine | None = Field(
         None, description="Runs matrix products only: tensor cores, AMX, dot products."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.cost import NodeCost
     from onnxroof.fusion.plan import Kernel
-    from onnxroof.roofline import KernelTime
+    from onnxroof.roofline import RooflineResult
 
 NO_SCOPE = "(no scope)"
 
@@ -164,7 +164,7 @@ def scope_at(scope: str, depth: int) -> str:
 
 
 def _by_kernel(analysis: Analysis) -> list[Row]:
-    columns = [_row_times(result.kernels, result.latency_seconds) for result in analysis.rooflines]
+    columns = [_row_times(result) for result in analysis.rooflines]
     nodes = {node.node.index: node for node in analysis.nodes}
     return [
         _kernel_row(kernel, nodes, tuple(column[place] for column in columns))
@@ -172,10 +172,11 @@ def _by_kernel(analysis: Analysis) -> list[Row]:
     ]
 
 
-def _row_times(times: Sequence[KernelTime], latency: float) -> list[RowTime]:
+def _row_times(result: RooflineResult) -> list[RowTime]:
+    latency = result.latency_seconds
     return [
-        RowTime(time.seconds, time.bound.value, time.seconds / latency if latency else None)
-        for time in times
+        RowTime(seconds, bound.value, seconds / latency if latency else None)
+        for seconds, bound in zip(result.kernel_seconds, result.kernel_bounds, strict=True)
     ]
 
 
@@ -204,7 +205,7 @@ def _with_times(analysis: Analysis) -> list[tuple[NodeCost, tuple[RowTime, ...]]
     """Every node with the times of the kernels it anchors, one per device."""
     at_anchor: dict[int, list[RowTime]] = defaultdict(list)
     for result in analysis.rooflines:
-        times = _row_times(result.kernels, result.latency_seconds)
+        times = _row_times(result)
         for kernel, time in zip(analysis.kernels.kernels, times, strict=True):
             at_anchor[kernel.anchor].append(time)
     inside = {index for kernel in analysis.kernels.kernels for index in kernel.nodes}

@@ -392,7 +392,7 @@ def test_a_path_no_system_can_open_is_an_error_of_ours() -> None:
 def test_a_changed_shipped_file_is_checked_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in read.profile_directory().iterdir():
+    for path in read.profile_directory().glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     text = (tmp_path / "v100.yaml").read_text(encoding="utf-8")
     (tmp_path / "v100.yaml").write_text(text.replace("kind: gpu", "knid: gpu"), encoding="utf-8")

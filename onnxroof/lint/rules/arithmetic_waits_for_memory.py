@@ -74,10 +74,10 @@ class ArithmeticWaitsForMemory(Rule):
         yield self.found(
             f"{units.percent(shares[Bound.MEMORY])} of the time is memory-bound,"
             f" {units.percent(shares[Bound.OVERHEAD])} overhead-bound; the arithmetic alone would"
-            f" take {units.duration(arithmetic)} of {units.duration(chosen.latency_seconds)}."
+            f" take {units.duration(arithmetic)} of {units.duration(chosen.bound_seconds)}."
             f" Largest: {named(names)}",
             nodes=names[:10],
-            seconds=chosen.latency_seconds - arithmetic,
+            seconds=chosen.bound_seconds - arithmetic,
             memory_bound_share=shares[Bound.MEMORY],
             overhead_bound_share=shares[Bound.OVERHEAD],
         )

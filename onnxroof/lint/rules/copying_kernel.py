@@ -60,7 +60,7 @@ class CopyingKernel(Rule):
     needs_device = True
 
     def check(self, analysis: Analysis) -> Iterator[Finding]:
-        latency = analysis.rooflines[0].latency_seconds
+        latency = analysis.rooflines[0].bound_seconds
         for kernel, time in timed(analysis):
             node = analysis.nodes[kernel.anchor]
             if node.op_type not in _COPYING or len(kernel.nodes) > 1:

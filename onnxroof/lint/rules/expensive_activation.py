@@ -84,7 +84,7 @@ class ExpensiveActivation(Rule):
             vanishes = not kernel.macs and _could_join_producer(analysis, kernel, kernels)
             cheap = 0.0 if vanishes else seconds_of(analysis, _with_relu(kernel)) or 0.0
             saving = time.seconds - cheap
-            if saving < _SMALLEST_SHARE * chosen.latency_seconds:
+            if saving < _SMALLEST_SHARE * chosen.bound_seconds:
                 continue
             where = "inside" if kernel.macs else "as"
             instead = "ReLU in the kernel before it" if vanishes else "ReLU in its place"

@@ -63,13 +63,13 @@ class LaunchBoundModel(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         chosen = device(analysis)
         kernels = analysis.kernels.kernels
-        if chosen is None or len(kernels) < _FEWEST_KERNELS or not chosen.latency_seconds:
+        if chosen is None or len(kernels) < _FEWEST_KERNELS or not chosen.bound_seconds:
             return
         overhead = sum(time.overhead_seconds for _, time in timed(analysis))
-        share = overhead / chosen.latency_seconds
+        share = overhead / chosen.bound_seconds
         tiny = [kernel for kernel, time in timed(analysis) if time.bound is Bound.OVERHEAD]
         saving = sum(chosen.kernels[kernel.index].overhead_seconds for kernel in tiny)
-        if share < _SHARE or saving < _TINY_SHARE * chosen.latency_seconds:
+        if share < _SHARE or saving < _TINY_SHARE * chosen.bound_seconds:
             return
         yield self.found(
             f"starting {units.plural(len(kernels), 'kernel')} takes {units.duration(overhead)},"

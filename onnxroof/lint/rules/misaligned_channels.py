@@ -128,7 +128,7 @@ def _matters(analysis: Analysis, kernel: Kernel, step: _Step, found: Finding) ->
     """Whether it costs a visible share of the time, or may cost the kernel its fast engine."""
     chosen = analysis.rooflines[0]
     at_stake = chosen.kernels[kernel.index].seconds if step.engine == "matrix" else 0.0
-    return max(found.saving_seconds or 0.0, at_stake) >= _SMALLEST_SHARE * chosen.latency_seconds
+    return max(found.saving_seconds or 0.0, at_stake) >= _SMALLEST_SHARE * chosen.bound_seconds
 
 
 def _step(analysis: Analysis, kernel: Kernel) -> _Step | None:

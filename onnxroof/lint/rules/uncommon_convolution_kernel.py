@@ -79,7 +79,7 @@ class UncommonConvolutionKernel(Rule):
             if node.op_type not in CONVOLUTIONS or is_first_layer(node, makers):
                 continue
             what = _oddity(node)
-            if what and time.seconds >= _SMALLEST_SHARE * chosen.latency_seconds:
+            if what and time.seconds >= _SMALLEST_SHARE * chosen.bound_seconds:
                 stacked = _stack_of_3x3(analysis, kernel, node)
                 saving = None if stacked is None else max(time.seconds - stacked, 0.0)
                 said = f"{node.name} is {what}; it takes {units.duration(time.seconds)}"

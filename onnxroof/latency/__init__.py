@@ -1,0 +1,1 @@
+"""Expected time: what a runtime makes of a device, kernel by kernel."""

@@ -1,0 +1,273 @@
+"""`Kernel` → `Work`: what a kernel does, in the terms that decide how fast hardware does it.
+
+Matrix products and convolutions are seen as batched GEMMs (M, N, K); the rest by its class and
+the length of its rows. Nothing here knows a device, so a description is made once per signature.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnxroof.cost import NodeCost
+    from onnxroof.fusion.plan import Kernel, KernelPlan
+    from onnxroof.ops.call import OpCall, Shape
+
+
+class WorkClass(Enum):
+    """How a kernel without products goes through its data."""
+
+    PRODUCT = "product"
+    ELEMENTWISE = "elementwise"
+    REDUCTION = "reduction"
+    SOFTMAX = "softmax"
+    NORMALIZATION = "normalization"
+    POOLING = "pooling"
+    COPY = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Multiply-accumulates as `batch` GEMMs of [M, K] by [K, N], done `steps` times in sequence.
+
+    Attributes:
+        batch: Independent GEMMs: heads and batch of a batched product, groups of a convolution.
+        m: Rows: output pixels times batch size, or rows of the left operand.
+        n: Columns: output channels of a group, or columns of the right operand.
+        k: Length of the sums.
+        steps: Dependent repetitions (time steps of a recurrent layer).
+        window: Kernel extents of a convolution; () for a matrix product.
+        stride: Strides of a convolution.
+        dilated: A dilation differs from 1.
+        transposed: A transposed convolution.
+        pixels: Output extents of a convolution.
+        images: Batch size of a convolution.
+        input_elements: Elements of the activation operand.
+        channels: Input channels of one group.
+        streamed: Elements of both operands and the result of one GEMM.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    steps: int = 1
+    window: Shape = ()
+    stride: Shape = ()
+    dilated: bool = False
+    transposed: bool = False
+    pixels: Shape = ()
+    images: int = 1
+    input_elements: int = 0
+    channels: int = 0
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the direct algorithm."""
+        return self.batch * self.m * self.n * self.k * self.steps
+
+    @property
+    def is_depthwise(self) -> bool:
+        """One input channel a group: no sum over channels, so no matrix engine helps."""
+        return bool(self.window) and self.channels == 1 and self.batch > 1
+
+    @property
+    def is_grouped(self) -> bool:
+        """Several groups of several channels."""
+        return bool(self.window) and self.batch > 1 and self.channels > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one kernel does.
+
+    Attributes:
+        kind: Its class; PRODUCT when it has multiply-accumulates.
+        dtype: Compute type label.
+        products: Its products.
+        side_flops: Operations beside the products.
+        transcendentals: exp, log … evaluations.
+        input_bytes: Activation bytes read.
+        weight_bytes: Constant bytes read.
+        output_bytes: Bytes written.
+        elements: Elements of the largest tensor it goes through.
+        row: Length of its innermost contiguous rows.
+        window: Elements of a pooling window.
+        operators: Nodes it does.
+        op_type: The anchor's operator.
+    """
+
+    kind: WorkClass
+    dtype: str
+    products: tuple[Product, ...]
+    side_flops: int
+    transcendentals: int
+    input_bytes: int
+    weight_bytes: int
+    output_bytes: int
+    elements: int
+    row: int
+    window: int
+    operators: int
+    op_type: str
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes read and written."""
+        return self.input_bytes + self.weight_bytes + self.output_bytes
+
+
+_CLASSES = {
+    WorkClass.SOFTMAX: ("Softmax", "LogSoftmax", "Hardmax", "BiasSoftmax"),
+    WorkClass.NORMALIZATION: (
+        "LayerNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization",
+        "GroupNorm", "SkipGroupNorm", "RMSNormalization", "LpNormalization", "LRN",
+        "MeanVarianceNormalization", "EmbedLayerNormalization",
+    ),
+    WorkClass.REDUCTION: (
+        "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+        "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "ArgMax", "ArgMin",
+        "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "TopK", "CumSum",
+    ),
+    WorkClass.POOLING: ("AveragePool", "MaxPool", "LpPool", "MaxUnpool", "RoiAlign"),
+    WorkClass.COPY: (
+        "Transpose", "Slice", "Split", "Concat", "Pad", "Gather", "GatherND", "GatherElements",
+        "ScatterND", "ScatterElements", "Expand", "Tile", "Reshape", "DepthToSpace",
+        "SpaceToDepth", "Resize", "Upsample", "Identity", "Flatten", "Cast",
+    ),
+}  # fmt: skip
+_CLASS_OF = {name: kind for kind, names in _CLASSES.items() for name in names}
+_BY_RULE = {
+    "softmax": WorkClass.SOFTMAX, "layer-normalization": WorkClass.NORMALIZATION,
+    "rms-normalization": WorkClass.NORMALIZATION, "group-normalization": WorkClass.NORMALIZATION,
+    "skip-layer-normalization": WorkClass.NORMALIZATION,
+    "skip-rms-normalization": WorkClass.NORMALIZATION, "l2-normalization": WorkClass.NORMALIZATION,
+}  # fmt: skip
+_CONV_WEIGHTS = {
+    "Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3, "NhwcConv": 1,
+    "NhwcFusedConv": 1, "QLinearConvNhwc": 3, "ConvTranspose": 1, "DeformConv": 1,
+}  # fmt: skip
+_MATMULS = frozenset({
+    "MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "QLinearMatMul", "MatMulNBits",
+    "TransposeMatMul",
+})  # fmt: skip
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+
+
+def describe(kernel: Kernel, plan: KernelPlan, dtype: str) -> Work | None:
+    """What a kernel does; None when its work, traffic or a shape of it is not known."""
+    flops, traffic = kernel.flops, kernel.traffic_bytes
+    if flops is None or kernel.macs is None or traffic is None:
+        return None
+    nodes = [plan.cost.nodes[index] for index in kernel.nodes]
+    products = tuple([_product(node) for node in nodes if node.macs])
+    anchor = plan.cost.nodes[kernel.anchor]
+    kind = WorkClass.PRODUCT if products else _class_of(kernel, nodes)
+    inputs = [
+        info.shape for node in nodes for info in node.call.inputs
+        if info is not None and info.shape
+    ]  # fmt: skip
+    outputs = [info.shape for node in nodes for info in node.call.outputs if info.shape]
+    largest = max((math.prod(shape) for shape in (*inputs, *outputs)), default=0)
+    return Work(
+        kind, dtype, products, int(flops) - 2 * int(kernel.macs), int(kernel.transcendentals or 0),
+        int(kernel.input_bytes or 0), int(kernel.weight_bytes or 0), int(kernel.output_bytes or 0),
+        int(largest), _row(anchor, kind), _window(anchor, kind), len(kernel.nodes), anchor.op_type,
+    )  # fmt: skip
+
+
+def _class_of(kernel: Kernel, nodes: list[NodeCost]) -> WorkClass:
+    if kernel.rule in _BY_RULE:
+        return _BY_RULE[kernel.rule]
+    kinds = [_CLASS_OF.get(node.op_type, WorkClass.ELEMENTWISE) for node in nodes]
+    for kind in (
+        WorkClass.NORMALIZATION, WorkClass.SOFTMAX, WorkClass.POOLING, WorkClass.REDUCTION,
+        WorkClass.ELEMENTWISE,
+    ):  # fmt: skip
+        if kind in kinds:
+            return kind
+    return WorkClass.COPY
+
+
+def _row(anchor: NodeCost, kind: WorkClass) -> int:
+    """Elements of a row that one pass handles: the reduced part, or the innermost axis."""
+    call = anchor.call
+    shape = call.inputs[0].shape if call.inputs and call.inputs[0] is not None else None
+    if not shape:
+        return 1
+    if kind is WorkClass.REDUCTION and call.outputs and call.outputs[0].shape is not None:
+        outputs = math.prod(call.outputs[0].shape) or 1
+        return max(int(math.prod(shape)) // int(outputs), 1)
+    return int(shape[-1])
+
+
+def _window(anchor: NodeCost, kind: WorkClass) -> int:
+    if kind is not WorkClass.POOLING:
+        return 1
+    window = anchor.call.attributes.get("kernel_shape")
+    return math.prod(window) if isinstance(window, tuple) else 1  # type: ignore[arg-type]
+
+
+def _product(node: NodeCost) -> Product:
+    """The GEMM view of a node with multiply-accumulates."""
+    call = node.call
+    macs = int(node.macs or 0)
+    shape = call.outputs[0].shape if call.outputs else None
+    if not shape or not math.prod(shape):
+        return Product(1, macs, 1, 1)
+    shape = tuple(int(size) for size in shape)
+    if node.op_type in _CONV_WEIGHTS:
+        return _convolution(call, node.op_type, shape, macs)
+    if node.op_type in _RECURRENT:
+        steps = _steps(call)
+        n = shape[-1] * {"LSTM": 4, "GRU": 3}.get(node.op_type, 1)
+        m = shape[-2]
+        return Product(1, m, n, max(macs // (steps * m * n), 1), steps)
+    elements = math.prod(shape)
+    k = max(macs // elements, 1)
+    if node.op_type in _MATMULS and len(shape) > 2 and _is_batched(call):
+        return Product(math.prod(shape[:-2]), shape[-2], shape[-1], k)
+    return Product(1, elements // shape[-1], shape[-1], k)
+
+
+def _steps(call: OpCall) -> int:
+    shape = call.inputs[0].shape if call.inputs and call.inputs[0] is not None else None
+    return int(shape[1 if call.attributes.get("layout") else 0]) if shape else 1
+
+
+def _is_batched(call: OpCall) -> bool:
+    right = call.inputs[1] if len(call.inputs) > 1 else None
+    return right is not None and right.shape is not None and math.prod(right.shape[:-2]) > 1
+
+
+def _convolution(call: OpCall, op_type: str, shape: Shape, macs: int) -> Product:
+    weight = call.inputs[_CONV_WEIGHTS[op_type]]
+    x = call.inputs[0]
+    if weight is None or weight.shape is None or x is None or x.shape is None:
+        return Product(1, macs, 1, 1)
+    group = call.attributes.get("group", 1)
+    groups = group if isinstance(group, int) else 1
+    last = "Nhwc" in op_type
+    window = tuple(map(int, weight.shape[1:-1] if last else weight.shape[2:]))
+    pixels = tuple(map(int, shape[1:-1] if last else shape[2:]))
+    strides = call.attributes.get("strides") or (1,) * len(window)
+    dilations = call.attributes.get("dilations") or ()
+    filters = int(shape[-1] if last else shape[1])
+    elements = math.prod(map(int, x.shape))
+    channels = int(x.shape[-1] if last else x.shape[1]) // groups
+    transposed = op_type == "ConvTranspose"
+    m = math.prod(shape) // filters
+    n = filters // groups
+    if transposed:
+        m = elements // (channels * groups)
+        n = n * math.prod(window)
+    k = max(macs // (groups * m * n), 1)
+    return Product(
+        groups, m, n, k, 1, window, strides,  # type: ignore[arg-type]
+        any(step != 1 for step in dilations),  # type: ignore[union-attr]
+        transposed, pixels, int(shape[0]), elements, channels,
+    )  # fmt: skip

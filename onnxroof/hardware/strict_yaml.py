@@ -58,24 +58,25 @@ class _RefusedError(Exception):
         self.problem = ProfileProblem(path, message)
 
 
-def parse(data: bytes, loader: type | None = None) -> Document:
+def parse(data: bytes, loader: type | None = None, *, what: str = "hardware profile") -> Document:
     """Read one document.
 
     Args:
         data: The bytes of the file.
         loader: The PyYAML loader class whose parser to use; the C one where it is built in,
             otherwise the one in Python.
+        what: What the file should be, for messages.
 
     Returns:
         The document; problems are collected, not raised.
     """
     if len(data) > MAX_BYTES:
-        return _failed(f"larger than {MAX_BYTES >> 20} MiB: not a hardware profile")
+        return _failed(f"larger than {MAX_BYTES >> 20} MiB: not a {what}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return _failed(f"not UTF-8 text (byte {error.start}): not a YAML file")
-    builder = _Builder()
+    builder = _Builder(what)
     try:
         root = builder.document(iter(yaml.parse(text, Loader=loader or _default_loader())))
     except _RefusedError as refused:
@@ -104,7 +105,8 @@ def _syntax_message(error: yaml.YAMLError) -> str:
 class _Builder:
     """Turns parser events into plain dictionaries, lists and scalars."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.lines: dict[str, int] = {}
         self.problems: list[ProfileProblem] = []
         self._values = 0
@@ -114,7 +116,7 @@ class _Builder:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    raise _RefusedError("", "more than one document; a file holds one profile")
+                    raise _RefusedError("", f"more than one document; a file holds one {self.what}")
                 root = self._root(next(events), events)
         if root is None:
             raise _RefusedError("", "the file is empty")
@@ -127,7 +129,9 @@ class _Builder:
         if value is None:
             raise _RefusedError("", "the file is empty")
         kind = "a list" if isinstance(value, list) else "plain text"
-        raise _RefusedError("", f"a profile is a mapping of keys to values, this file holds {kind}")
+        raise _RefusedError(
+            "", f"a {self.what} is a mapping of keys to values, this file holds {kind}"
+        )
 
     def _value(
         self, event: yaml.Event, events: Iterator[yaml.Event], path: tuple[str, ...]
@@ -148,7 +152,7 @@ class _Builder:
     def _check(self, event: yaml.Event, path: tuple[str, ...], where: str, line: int) -> None:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise _RefusedError("", f"more than {MAX_VALUES} values: not a hardware profile")
+            raise _RefusedError("", f"more than {MAX_VALUES} values: not a {self.what}")
         if isinstance(event, yaml.AliasEvent):
             message = f"aliases (*{printable(event.anchor or '')}) are refused; write the value out"
             raise _RefusedError(where, f"{message} (line {line})")

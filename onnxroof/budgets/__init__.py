@@ -1,0 +1,3 @@
+"""Budgets: what a model may cost on a device, and whether it does."""
+
+from __future__ import annotations

@@ -1,0 +1,89 @@
+"""The command `check` as a pure function: options in, answers out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnxroof.budgets.check import check_budgets
+from onnxroof.budgets.limits import KINDS
+from onnxroof.budgets.read import read_budgets
+from onnxroof.budgets.records import Budget
+from onnxroof.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnxroof.budgets.records import BudgetReport, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What the command line said.
+
+    Attributes:
+        budget: Path of a budget file; "" for none.
+        limits: Amounts as text by their key ("max_latency"); None where not given.
+        hardware: Devices the limits hold on, each.
+        dims: Sizes of free dimensions.
+        input_shapes: Whole shapes of inputs.
+        precision: As for `analyze`.
+        runtime: As for `analyze`.
+        peak: "vendor" or "sustained".
+        threads: As for `analyze`.
+        operators: As for `analyze`.
+    """
+
+    budget: str = ""
+    limits: Mapping[str, str | None] = field(default_factory=dict)
+    hardware: Sequence[str] = ()
+    dims: Mapping[str, int] = field(default_factory=dict)
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    precision: str = ""
+    runtime: str | None = None
+    peak: str = "vendor"
+    threads: int | None = None
+    operators: str | None = None
+
+
+def check_command(model: str, options: CheckOptions) -> BudgetReport:
+    """Check a model file.
+
+    Raises:
+        UsageError: No limits, or an option or the budget file cannot be understood.
+        OnnxroofError: As `analyze`.
+    """
+    budgets = (*_from_file(options), *_from_flags(options))
+    if not budgets:
+        flags = ", ".join(kind.flag for kind in KINDS)
+        raise UsageError(f"nothing to check: give --budget FILE or limits ({flags})")
+    return check_budgets(model, budgets, options.operators)
+
+
+def _from_file(options: CheckOptions) -> tuple[Budget, ...]:
+    return read_budgets(options.budget) if options.budget else ()
+
+
+def _from_flags(options: CheckOptions) -> tuple[Budget, ...]:
+    """One budget a device for what differs between devices, one for the model as such."""
+    limits = [
+        kind.limit(text, kind.flag)
+        for kind in KINDS
+        if (text := options.limits.get(kind.key)) is not None
+    ]
+    timed = tuple([limit for limit in limits if limit.metric.per_device])
+    counted = tuple([limit for limit in limits if not limit.metric.per_device])
+    if timed and not options.hardware:
+        raise UsageError("a limit on latency or throughput needs a device: --hw NAME")
+    first = options.hardware[0] if options.hardware else ""
+    budgets = [_budget(options, "model", first, counted)] if counted else []
+    if timed:
+        budgets += [_budget(options, device, device, timed) for device in options.hardware]
+    return tuple(budgets)
+
+
+def _budget(options: CheckOptions, name: str, device: str, limits: tuple[Limit, ...]) -> Budget:
+    return Budget(
+        name, device, limits, options.dims, options.input_shapes, options.precision,
+        options.runtime, options.peak, options.threads,
+    )  # fmt: skip

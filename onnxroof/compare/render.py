@@ -1,0 +1,216 @@
+"""A comparison as text, markdown (for a pull request's comment) or JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from onnxroof import __version__, units
+from onnxroof.compare.comparison import Change
+from onnxroof.report.grid import markdown_grid, text_grid
+from onnxroof.units import printable, shorten_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from onnxroof.analysis import Analysis
+    from onnxroof.compare.comparison import Comparison, FigureChange, KernelChange
+    from onnxroof.roofline import Bound
+
+LONGEST_NAME = 60
+NOTHING = "–"
+
+
+class CompareFormat(Enum):
+    """What a comparison is written as."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with its heading; `right` are the columns aligned to the right."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    right: tuple[int, ...]
+    note: str = ""
+
+
+def render(sections: Sequence[Section], headline: str, *, markdown: bool) -> str:
+    """Tables under a headline."""
+    if markdown:
+        return _markdown(sections, headline)
+    lines = [headline]
+    for section in sections:
+        lines += ["", section.title, *text_grid(section.headers, section.rows, right=section.right)]
+        if section.note:
+            lines.append(section.note)
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(sections: Iterable[Section], headline: str) -> str:
+    from onnxroof.report.markdown import escaped
+
+    blocks = [f"## {escaped(headline)}"]
+    for section in sections:
+        blocks.append(f"### {escaped(section.title)}")
+        blocks.append(markdown_grid(section.headers, section.rows, right=section.right))
+        if section.note:
+            blocks.append(escaped(section.note))
+    return "\n\n".join([*blocks, f"onnxroof {__version__}"]) + "\n"
+
+
+def headline(comparison: Comparison) -> str:
+    """The comparison in one line: the device where most changes."""
+    before, after = model_name(comparison.before), model_name(comparison.after)
+    if not comparison.latencies:
+        return f"{before} → {after}"
+    ranked = sorted(
+        zip(comparison.latencies, comparison.after.rooflines, strict=True),
+        key=lambda entry: -abs((entry[0].ratio or 1.0) - 1),
+    )
+    change, result = ranked[0]
+    return f"{before} → {after}: latency {relative(change)} on {printable(result.hardware.name)}"
+
+
+def model_name(analysis: Analysis) -> str:
+    """What people call the model."""
+    return printable(analysis.model.path or analysis.model.graph.name or "model in memory")
+
+
+def sections(comparison: Comparison, top: int) -> list[Section]:
+    """Latencies, figures and the kernels that changed most."""
+    found = [_latencies(comparison)] if comparison.latencies else []
+    return [*found, _figures(comparison), _kernels(comparison, top)]
+
+
+def _latencies(comparison: Comparison) -> Section:
+    rows = []
+    results = zip(comparison.before.rooflines, comparison.after.rooflines, strict=True)
+    for change, (before, after) in zip(comparison.latencies, results, strict=True):
+        verdicts = dict.fromkeys([_main_bound(before.time_shares), _main_bound(after.time_shares)])
+        rows.append((printable(after.hardware.name), *_cells(change), " → ".join(verdicts)))
+    headers = ("device", "before", "after", "change", "mostly bound by")
+    return Section("Latency", headers, rows, (1, 2, 3))
+
+
+def _main_bound(shares: Mapping[Bound, float]) -> str:
+    bound = max(shares, key=lambda key: shares[key])
+    return f"{bound.value} ({units.percent(shares[bound])})"
+
+
+def _figures(comparison: Comparison) -> Section:
+    rows = [(change.metric.title, *_cells(change)) for change in comparison.figures]
+    return Section("Model", ("", "before", "after", "change"), rows, (1, 2, 3))
+
+
+def _cells(change: FigureChange) -> tuple[str, str, str]:
+    shown = change.metric.shown
+    return shown(change.before), shown(change.after), relative(change)
+
+
+def relative(change: FigureChange) -> str:
+    """The change as "+10.0 %", "−3.2 %", "2.00 ×" or "none"."""
+    if change.before == change.after:
+        return "none"
+    ratio = change.ratio
+    if ratio is None:
+        return units.UNKNOWN
+    if ratio >= 1.995:
+        return f"{units.significant(ratio)} ×"
+    sign = "+" if ratio > 1 else "−"
+    return f"{sign}{units.percent(abs(ratio - 1))}"
+
+
+def _kernels(comparison: Comparison, top: int) -> Section:
+    changed = comparison.changed
+    shown = changed[:top] if top else changed
+    devices = [printable(result.hardware.name) for result in comparison.after.rooflines]
+    names = shorten_all([printable(kernel.name) for kernel in shown], LONGEST_NAME)
+    rows = [
+        (kernel.change.value, name + _was(kernel), printable(kernel.op_type), *_times(kernel))
+        for kernel, name in zip(shown, names, strict=True)
+    ]
+    headers = ["", "kernel", "operators"]
+    for device in devices:
+        headers += [f"{device} before", "after", "difference"]
+    if not devices:
+        headers += ["FLOPs before", "after", "difference"]
+    counts = dict.fromkeys(Change, 0)
+    for kernel in comparison.kernels:
+        counts[kernel.change] += 1
+    note = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    if len(shown) < len(changed):
+        note += f"; the {len(shown)} largest changes are shown"
+    right = tuple(range(3, len(headers)))
+    return Section("Kernels that changed", tuple(headers), rows, right, f"Kernels: {note}.")
+
+
+def _was(kernel: KernelChange) -> str:
+    return f" (was {printable(kernel.old_name)})" if kernel.old_name else ""
+
+
+def _times(kernel: KernelChange) -> list[str]:
+    devices = len(kernel.before if kernel.before is not None else kernel.after or ())
+    cells: list[str] = []
+    for device in range(devices):
+        before = units.duration(kernel.before[device]) if kernel.before is not None else NOTHING
+        after = units.duration(kernel.after[device]) if kernel.after is not None else NOTHING
+        cells += [before, after, signed(kernel.difference(device))]
+    if not devices:
+        before_work, after_work = kernel.work
+        difference = after_work - before_work
+        sign = "+" if difference > 0 else "−" if difference else ""
+        cells = [
+            units.count(before_work),
+            units.count(after_work),
+            sign + units.count(abs(difference)),
+        ]
+    return cells
+
+
+def signed(seconds: float) -> str:
+    """A difference of times with its sign."""
+    if not seconds:
+        return "0 s"
+    return ("+" if seconds > 0 else "−") + units.duration(abs(seconds))
+
+
+def as_json(comparison: Comparison) -> str:
+    """The comparison for programs."""
+    devices = [result.hardware.name for result in comparison.after.rooflines]
+    document = {
+        "schema_version": 1,
+        "tool": {"name": "onnxroof", "version": __version__},
+        "before": comparison.before.model.path,
+        "after": comparison.after.model.path,
+        "hardware": devices,
+        "figures": [
+            {"metric": c.metric.name, "before": c.before, "after": c.after}
+            for c in comparison.figures
+        ],
+        "latency_seconds": [
+            {"hardware": device, "before": change.before, "after": change.after}
+            for device, change in zip(devices, comparison.latencies, strict=True)
+        ],
+        "kernels": [
+            {
+                "change": kernel.change.value,
+                "name": kernel.name,
+                "old_name": kernel.old_name or None,
+                "op_type": kernel.op_type,
+                "seconds_before": kernel.before,
+                "seconds_after": kernel.after,
+                "flops_before": kernel.work[0],
+                "flops_after": kernel.work[1],
+            }
+            for kernel in comparison.kernels
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

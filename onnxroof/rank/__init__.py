@@ -1,0 +1,3 @@
+"""Folders of models, ranked on devices."""
+
+from __future__ import annotations

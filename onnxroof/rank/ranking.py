@@ -1,0 +1,166 @@
+"""Model files → analyses in several processes → the best first."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from onnxroof.api import analyze, memo_for
+from onnxroof.batches import run_batches
+from onnxroof.errors import OnnxroofError, UsageError
+from onnxroof.hardware.read import load_profile
+from onnxroof.metrics import METRICS, find_metric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from onnxroof.hardware.profile import PeakKind
+
+PER_MODEL = ("macs", "parameters", "peak_memory_bytes")
+"""Metrics shown besides the latencies."""
+
+
+class RankFormat(Enum):
+    """What a ranking is written as."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class RankOptions:
+    """What the command line said.
+
+    Attributes:
+        hardware: Devices, a column each.
+        by: Metric to rank by, on the first device; "": latency, without a device FLOPs.
+        jobs: Processes; None: one for every core.
+        top: Models to show, 0 for all.
+        dims: Sizes of free dimensions.
+        input_shapes: Whole shapes of inputs.
+        precision: As for `analyze`.
+        runtime: As for `analyze`.
+        peak: As for `analyze`.
+        threads: As for `analyze`.
+        operators: As for `analyze`.
+        strict: Whether a model that cannot be ranked, or only by a lower bound, fails.
+        format_: What to write.
+    """
+
+    hardware: Sequence[str] = ()
+    by: str = ""
+    jobs: int | None = None
+    top: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    precision: str = ""
+    runtime: str | None = None
+    peak: PeakKind = "vendor"
+    threads: int | None = None
+    operators: str | None = None
+    strict: bool = False
+    format_: RankFormat = RankFormat.TEXT
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric ranked by."""
+        return self.by or ("latency_seconds" if self.hardware else "flops")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One model.
+
+    Attributes:
+        path: Its file.
+        key: The metric ranked by; None when it cannot be analysed.
+        latencies: Seconds on each device.
+        figures: `PER_MODEL`.
+        is_lower_bound: Something could not be counted.
+        problem: Why it cannot be analysed; "" when it can.
+    """
+
+    path: str
+    key: float | None
+    latencies: tuple[float, ...] = ()
+    figures: tuple[float | None, ...] = ()
+    is_lower_bound: bool = False
+    problem: str = ""
+
+
+def rank(paths: Iterable[str], options: RankOptions) -> list[Ranked]:
+    """Analyse models and put the best first; those that cannot be analysed come last.
+
+    Raises:
+        UsageError: The metric does not exist, or needs a device.
+        ProfileError: A profile is unknown or invalid.
+    """
+    metric = find_metric(options.metric)
+    if metric.per_device and not options.hardware:
+        raise UsageError(f"ranking by {metric.name} needs a device: --hw NAME")
+    memo_for(options.precision, options.operators)
+    for name in options.hardware:
+        load_profile(name)
+    listed = sorted(dict.fromkeys(paths))
+    jobs = min(options.jobs or os.cpu_count() or 1, max(len(listed), 1))
+    setting = pickle.dumps(options)
+    chunk = max(min(len(listed) // (4 * jobs), 32), 1)
+    if jobs == 1:
+        found = _in_this_process(setting, listed)
+    else:
+        found = list(
+            run_batches(_rank_chunk, setting, listed, None, chunk, workers=jobs, total=len(listed))
+        )
+    sign = -1 if metric.name == "throughput" else 1
+    return sorted(found, key=lambda item: (item.key is None, sign * (item.key or 0), item.path))
+
+
+def _in_this_process(setting: bytes, paths: Sequence[str]) -> list[Ranked]:
+    from onnxroof.progress import Progress
+
+    found: list[Ranked] = []
+    with Progress(len(paths), "models") as progress:
+        for path in paths:
+            found += _rank_chunk(setting, [path])
+            progress.advance()
+    return found
+
+
+@lru_cache(maxsize=4)
+def _worker(setting: bytes) -> Callable[[str], Ranked]:
+    """What ranks one file in this process, with a memo for all of them."""
+    options: RankOptions = pickle.loads(setting)
+    profiles = [load_profile(name) for name in options.hardware]
+    memo = memo_for(options.precision, options.operators)
+
+    def ranked(path: str) -> Ranked:
+        try:
+            analysis = analyze(
+                path, profiles, dims=options.dims, input_shapes=options.input_shapes,
+                precision=options.precision, runtime=options.runtime, peak=options.peak,
+                threads=options.threads, memo=memo,
+            )  # fmt: skip
+        except OnnxroofError as error:
+            return Ranked(path, None, problem=str(error))
+        metrics = METRICS
+        return Ranked(
+            path,
+            metrics[options.metric].of(analysis, 0),
+            tuple(
+                [metrics["latency_seconds"].of(analysis, at) or 0.0 for at in range(len(profiles))]
+            ),
+            tuple([metrics[name].of(analysis, 0) for name in PER_MODEL]),
+            analysis.totals.is_lower_bound,
+        )
+
+    return ranked
+
+
+def _rank_chunk(setting: bytes, paths: Sequence[str]) -> list[Ranked]:
+    return [_worker(setting)(path) for path in paths]

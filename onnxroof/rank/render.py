@@ -1,0 +1,133 @@
+"""A ranking as text, markdown, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+from onnxroof import __version__, units
+from onnxroof.hardware.read import load_profile
+from onnxroof.metrics import METRICS, find_metric
+from onnxroof.rank.ranking import PER_MODEL, RankFormat
+from onnxroof.report.csv_report import safe_cell
+from onnxroof.report.grid import markdown_grid, text_grid
+from onnxroof.units import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnxroof.rank.ranking import Ranked, RankOptions
+
+
+def render(found: Sequence[Ranked], options: RankOptions) -> str:
+    """The ranking in the format asked for."""
+    return _RENDERERS[options.format_](found, options)
+
+
+def _table(found: Sequence[Ranked], options: RankOptions) -> tuple[list[str], list[list[str]]]:
+    devices = [load_profile(name).name for name in options.hardware]
+    metric = find_metric(options.metric)
+    extra = metric.name not in (*PER_MODEL, "latency_seconds")
+    headers = ["", "model", *map(printable, devices), *[METRICS[name].title for name in PER_MODEL]]
+    if extra:
+        headers.insert(2, metric.title)
+    rows: list[list[str]] = []
+    known = [item for item in found if not item.problem]
+    for place, item in enumerate(known[: options.top or None], 1):
+        row = [
+            str(place), printable(item.path),
+            *[_bounded(units.duration(seconds), item) for seconds in item.latencies],
+            *[
+                _bounded(METRICS[name].shown(value), item)
+                for name, value in zip(PER_MODEL, item.figures, strict=True)
+            ],
+        ]  # fmt: skip
+        if extra:
+            row.insert(2, _bounded(metric.shown(item.key), item))
+        rows.append(row)
+    return headers, rows
+
+
+def _bounded(text: str, item: Ranked) -> str:
+    return units.bounded(text, at_least=item.is_lower_bound)
+
+
+def _failures(found: Sequence[Ranked]) -> list[str]:
+    return [
+        printable(f"not ranked: {item.path}: {item.problem.removeprefix(f'{item.path}: ')}")
+        for item in found
+        if item.problem
+    ]
+
+
+def _text(found: Sequence[Ranked], options: RankOptions) -> str:
+    headers, rows = _table(found, options)
+    lines = text_grid(headers, rows, right=(0, *range(2, len(headers))))
+    failures = _failures(found)
+    return "\n".join([*lines, *([""] if failures else []), *failures]) + "\n"
+
+
+def _markdown(found: Sequence[Ranked], options: RankOptions) -> str:
+    from onnxroof.report.markdown import escaped
+
+    headers, rows = _table(found, options)
+    grid = markdown_grid(headers, rows, right=(0, *range(2, len(headers))))
+    failures = [f"- {escaped(line)}" for line in _failures(found)]
+    blocks = [grid, *(["\n".join(failures)] if failures else []), f"onnxroof {__version__}"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _records(found: Sequence[Ranked], options: RankOptions) -> list[dict[str, object]]:
+    return [
+        {
+            "model": item.path,
+            options.metric: item.key,
+            **{
+                f"latency_seconds:{device}": seconds
+                for device, seconds in zip(options.hardware, item.latencies, strict=False)
+            },
+            **dict(zip(PER_MODEL, item.figures, strict=False)),
+            "is_lower_bound": item.is_lower_bound,
+            "problem": item.problem or None,
+        }
+        for item in found
+    ]
+
+
+def _json(found: Sequence[Ranked], options: RankOptions) -> str:
+    document = {
+        "schema_version": 1,
+        "tool": {"name": "onnxroof", "version": __version__},
+        "by": options.metric,
+        "hardware": list(options.hardware),
+        "models": _records(found, options),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _csv(found: Sequence[Ranked], options: RankOptions) -> str:
+    records = _records(found, options)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        [
+            {
+                name: safe_cell(cell) if isinstance(cell, str) else cell
+                for name, cell in record.items()
+            }
+            for record in records
+        ]
+    )
+    return text.getvalue()
+
+
+_RENDERERS: Mapping[RankFormat, Callable[[Sequence[Ranked], RankOptions], str]] = {
+    RankFormat.TEXT: _text,
+    RankFormat.MARKDOWN: _markdown,
+    RankFormat.JSON: _json,
+    RankFormat.CSV: _csv,
+}

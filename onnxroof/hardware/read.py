@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,10 +57,10 @@ def load_profile(name_or_path: str | Path) -> HardwareProfile:
     if is_path(name_or_path):
         return _load(Path(name_or_path), trusted={})
     name = str(name_or_path)
-    available = available_profiles()
-    if name not in available:
-        raise UnknownProfileError(name, _close_matches(name, available), available)
     directory = profile_directory()
+    if f"{name}.yaml" not in os.listdir(directory):
+        available = available_profiles()
+        raise UnknownProfileError(name, _close_matches(name, available), available)
     return _load(directory / f"{name}.yaml", trusted=_checksums(directory))
 
 
@@ -123,11 +124,17 @@ def read_bytes(path: Path) -> bytes:
 
 def _load(path: Path, trusted: Mapping[str, str]) -> HardwareProfile:
     data = read_bytes(path)
-    document = parse(data)
     is_checked = trusted.get(path.name) == checksum(data)
+    return _profile(str(path), data, is_checked=is_checked)
+
+
+@lru_cache(maxsize=64)
+def _profile(path: str, data: bytes, *, is_checked: bool) -> HardwareProfile:
+    """The profile in a file's bytes; parsed once, since a search asks for the same one often."""
+    document = parse(data)
     problems = document.problems if is_checked else _problems(document)
     if problems or document.root is None:
-        raise InvalidProfileError(str(path), problems)
+        raise InvalidProfileError(path, problems)
     return to_profile(document.root)
 
 

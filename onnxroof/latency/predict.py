@@ -9,11 +9,12 @@ The roofline result it is put into keeps its bound; `latency_seconds` becomes th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxroof.latency.constants import ACCELERATOR, CPU
 from onnxroof.latency.machine import machine_of
-from onnxroof.latency.times import KernelLatency, Timer, largest
+from onnxroof.latency.times import MOST_KERNELS, KernelLatency, Timer, largest
 from onnxroof.latency.work import describe
 from onnxroof.roofline import compute_type, kernel_time
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.hardware.profile import HardwareProfile
     from onnxroof.latency.constants import Constants
-    from onnxroof.latency.runtime import RuntimeProfile
+    from onnxroof.latency.runtime import Execution, RuntimeProfile
     from onnxroof.roofline import KernelTime, RooflineResult
 
 
@@ -37,12 +38,9 @@ class Predictor:
     def __init__(
         self, hardware: HardwareProfile, runtime: RuntimeProfile, constants: Constants | None = None
     ) -> None:
-        machine = machine_of(hardware)
-        if constants is None:
-            constants = CPU if machine.is_cpu else ACCELERATOR
         self.hardware = hardware
         self.runtime = runtime
-        self._timer = Timer(machine, runtime.on(hardware.kind), constants)
+        self._timer = _timer(hardware, runtime.on(hardware.kind), constants)
         self._known: dict[tuple[object, ...], KernelLatency] = {}
 
     def expect(self, result: RooflineResult, plan: KernelPlan) -> RooflineResult:
@@ -78,8 +76,10 @@ class Predictor:
         )  # fmt: skip
         known = self._known.get(key)
         if known is None:
+            if len(self._known) >= MOST_KERNELS:
+                self._known.clear()
             work = describe(kernel, plan, compute_type(kernel.compute_dtype))
-            priced = None if work is None else self._timer.time(work, time.seconds)
+            priced = None if work is None else self._timer.price(work, time.seconds)
             known = self._known[key] = priced or _bound_only(time)
         return known
 
@@ -106,6 +106,13 @@ class Predictor:
     def _alone(self, kernel: Kernel, plan: KernelPlan) -> KernelLatency:
         """A body's kernel, without a floor: the floor of the whole holds for it."""
         return self.kernel(kernel, plan, kernel_time(kernel, self.hardware))
+
+
+@lru_cache(maxsize=64)
+def _timer(hardware: HardwareProfile, execution: Execution, constants: Constants | None) -> Timer:
+    """One timer, with all it has priced, for equal devices and runtimes."""
+    machine = machine_of(hardware)
+    return Timer(machine, execution, constants or (CPU if machine.is_cpu else ACCELERATOR))
 
 
 def _bound_only(time: KernelTime) -> KernelLatency:

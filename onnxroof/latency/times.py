@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onnxroof.latency.products import (
     convolution,
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from onnxroof.latency.work import Product, Work
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLatency:
+class KernelLatency(NamedTuple):
     """Expected time of one kernel, term by term.
 
     Attributes:
@@ -44,6 +42,10 @@ class KernelLatency:
     algorithm: str
 
 
+MOST_KERNELS = 100_000
+"""Prices that are kept before starting afresh, so that a long search does not fill memory."""
+
+
 def largest(compute: float, memory: float, overhead: float) -> Bound:
     """Which of the terms is the largest."""
     if overhead >= max(compute, memory):
@@ -54,12 +56,22 @@ def largest(compute: float, memory: float, overhead: float) -> Bound:
 class Timer:
     """Prices kernels on one device under one runtime."""
 
-    __slots__ = ("constants", "execution", "machine")
+    __slots__ = ("_prices", "constants", "execution", "machine")
 
     def __init__(self, machine: Machine, execution: Execution, constants: Constants) -> None:
         self.machine = machine
         self.execution = execution
         self.constants = constants
+        self._prices: dict[tuple[Work, float], KernelLatency | None] = {}
+
+    def price(self, work: Work, floor: float = 0.0) -> KernelLatency | None:
+        """The expected time, looked up where the same was asked before."""
+        key = (work, floor)
+        if key not in self._prices:
+            if len(self._prices) >= MOST_KERNELS:
+                self._prices.clear()
+            self._prices[key] = self.time(work, floor)
+        return self._prices[key]
 
     def time(self, work: Work, floor: float = 0.0) -> KernelLatency | None:
         """The expected time; None where the device's rate for the type is not known.
@@ -130,7 +142,7 @@ class Timer:
             once = product_seconds(*size, matrix, machine, constants)
             return once * product.steps, "GEMM", 0.0, product.steps
         if self._loops(product):
-            single = replace(product, batch=1)
+            single = product._replace(batch=1)
             timed = convolution(single, matrix, machine, execution, constants)
             count = product.batch * (product.images if execution.lowers_convolutions else 1)
             extra = timed.extra_elements * element * product.batch

@@ -7,9 +7,8 @@ the length of its rows. Nothing here knows a device, so a description is made on
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from onnxroof.cost import NodeCost
@@ -29,8 +28,7 @@ class WorkClass(Enum):
     COPY = "copy"
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(NamedTuple):
     """Multiply-accumulates as `batch` GEMMs of [M, K] by [K, N], done `steps` times in sequence.
 
     Attributes:
@@ -47,7 +45,6 @@ class Product:
         images: Batch size of a convolution.
         input_elements: Elements of the activation operand.
         channels: Input channels of one group.
-        streamed: Elements of both operands and the result of one GEMM.
     """
 
     batch: int
@@ -80,8 +77,7 @@ class Product:
         return bool(self.window) and self.batch > 1 and self.channels > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What one kernel does.
 
     Attributes:
@@ -93,10 +89,8 @@ class Work:
         input_bytes: Activation bytes read.
         weight_bytes: Constant bytes read.
         output_bytes: Bytes written.
-        elements: Elements of the largest tensor it goes through.
-        row: Length of its innermost contiguous rows.
+        elements: Elements it goes through; 0 with products.
         window: Elements of a pooling window.
-        operators: Nodes it does.
         op_type: The anchor's operator.
     """
 
@@ -109,9 +103,7 @@ class Work:
     weight_bytes: int
     output_bytes: int
     elements: int
-    row: int
     window: int
-    operators: int
     op_type: str
 
     @property
@@ -140,6 +132,12 @@ _CLASSES = {
         "SpaceToDepth", "Resize", "Upsample", "Identity", "Flatten", "Cast",
     ),
 }  # fmt: skip
+_STRONGEST = (
+    WorkClass.NORMALIZATION, WorkClass.SOFTMAX, WorkClass.POOLING, WorkClass.REDUCTION,
+    WorkClass.ELEMENTWISE,
+)  # fmt: skip
+"""The class of a kernel of several nodes: the first of these that one of them has."""
+
 _CLASS_OF = {name: kind for kind, names in _CLASSES.items() for name in names}
 _BY_RULE = {
     "softmax": WorkClass.SOFTMAX, "layer-normalization": WorkClass.NORMALIZATION,
@@ -160,49 +158,39 @@ _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 def describe(kernel: Kernel, plan: KernelPlan, dtype: str) -> Work | None:
     """What a kernel does; None when its work, traffic or a shape of it is not known."""
-    flops, traffic = kernel.flops, kernel.traffic_bytes
-    if flops is None or kernel.macs is None or traffic is None:
+    flops, macs = kernel.flops, kernel.macs
+    inputs, weights, outputs = kernel.input_bytes, kernel.weight_bytes, kernel.output_bytes
+    if flops is None or macs is None or inputs is None or weights is None or outputs is None:
         return None
-    nodes = [plan.cost.nodes[index] for index in kernel.nodes]
-    products = tuple([_product(node) for node in nodes if node.macs])
-    anchor = plan.cost.nodes[kernel.anchor]
-    kind = WorkClass.PRODUCT if products else _class_of(kernel, nodes)
-    inputs = [
-        info.shape for node in nodes for info in node.call.inputs
-        if info is not None and info.shape
-    ]  # fmt: skip
-    outputs = [info.shape for node in nodes for info in node.call.outputs if info.shape]
-    largest = max((math.prod(shape) for shape in (*inputs, *outputs)), default=0)
+    nodes = plan.cost.nodes
+    anchor = nodes[kernel.anchor]
+    side, special = int(flops) - 2 * int(macs), int(kernel.transcendentals or 0)
+    moved = (int(inputs), int(weights), int(outputs))
+    if macs:
+        products = tuple([_product(node) for index in kernel.nodes if (node := nodes[index]).macs])
+        return Work(WorkClass.PRODUCT, dtype, products, side, special, *moved, 0, 1, anchor.op_type)
+    kind = _class_of(kernel, [nodes[index].op_type for index in kernel.nodes])
     return Work(
-        kind, dtype, products, int(flops) - 2 * int(kernel.macs), int(kernel.transcendentals or 0),
-        int(kernel.input_bytes or 0), int(kernel.weight_bytes or 0), int(kernel.output_bytes or 0),
-        int(largest), _row(anchor, kind), _window(anchor, kind), len(kernel.nodes), anchor.op_type,
+        kind, dtype, (), side, special, *moved, _elements(anchor), _window(anchor, kind),
+        anchor.op_type,
     )  # fmt: skip
 
 
-def _class_of(kernel: Kernel, nodes: list[NodeCost]) -> WorkClass:
+def _class_of(kernel: Kernel, op_types: list[str]) -> WorkClass:
     if kernel.rule in _BY_RULE:
         return _BY_RULE[kernel.rule]
-    kinds = [_CLASS_OF.get(node.op_type, WorkClass.ELEMENTWISE) for node in nodes]
-    for kind in (
-        WorkClass.NORMALIZATION, WorkClass.SOFTMAX, WorkClass.POOLING, WorkClass.REDUCTION,
-        WorkClass.ELEMENTWISE,
-    ):  # fmt: skip
-        if kind in kinds:
-            return kind
-    return WorkClass.COPY
+    kinds = [_CLASS_OF.get(op_type, WorkClass.ELEMENTWISE) for op_type in op_types]
+    if len(kinds) == 1:
+        return kinds[0]
+    return next((kind for kind in _STRONGEST if kind in kinds), WorkClass.COPY)
 
 
-def _row(anchor: NodeCost, kind: WorkClass) -> int:
-    """Elements of a row that one pass handles: the reduced part, or the innermost axis."""
+def _elements(anchor: NodeCost) -> int:
+    """Elements of the larger of the anchor's first input and output."""
     call = anchor.call
-    shape = call.inputs[0].shape if call.inputs and call.inputs[0] is not None else None
-    if not shape:
-        return 1
-    if kind is WorkClass.REDUCTION and call.outputs and call.outputs[0].shape is not None:
-        outputs = math.prod(call.outputs[0].shape) or 1
-        return max(int(math.prod(shape)) // int(outputs), 1)
-    return int(shape[-1])
+    first = call.inputs[0] if call.inputs else None
+    shapes = [info.shape for info in (first, *call.outputs[:1]) if info is not None and info.shape]
+    return int(max([math.prod(shape) for shape in shapes], default=0))
 
 
 def _window(anchor: NodeCost, kind: WorkClass) -> int:

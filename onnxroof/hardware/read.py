@@ -58,7 +58,7 @@ def load_profile(name_or_path: str | Path) -> HardwareProfile:
         return _load(Path(name_or_path), trusted={})
     name = str(name_or_path)
     directory = profile_directory()
-    if f"{name}.yaml" not in os.listdir(directory):
+    if f"{name}.yaml" not in {path.name for path in directory.iterdir()}:
         available = available_profiles()
         raise UnknownProfileError(name, _close_matches(name, available), available)
     return _load(directory / f"{name}.yaml", trusted=_checksums(directory))

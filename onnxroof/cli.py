@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from onnxroof import __version__
-from onnxroof.report.render import DEFAULT_WIDTH, Format, TableOptions, render
+from onnxroof.budgets.limits import KINDS
+from onnxroof.report.render import DEFAULT_WIDTH, Extras, Format, TableOptions, render
 from onnxroof.report.rows import By, Sort
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onnxroof.errors import OnnxroofError
     from onnxroof.hardware.profile import PeakKind
     from onnxroof.lint.result import LintResult
+    from onnxroof.memory.order import NodeOrder
 
 P = ParamSpec("P")
 
@@ -172,6 +174,15 @@ def command() -> None:
     help="Show totals as formulas in the free dimensions; by default where that takes no time.",
 )  # fmt: skip
 @click.option(
+    "--explain-fusion", is_flag=True,
+    help="List what runs as one kernel and why, and what does not and why not.",
+)  # fmt: skip
+@click.option("--timeline", is_flag=True, help="Show what is alive over time, a bar a step.")
+@click.option(
+    "--reorder", "with_order", is_flag=True,
+    help="Search for an order of the nodes with a lower peak of memory.",
+)  # fmt: skip
+@click.option(
     "--lint/--no-lint", "with_lint", default=True,
     help="Add what `onnxroof lint` finds on the first device, without values of weights.",
 )  # fmt: skip
@@ -195,6 +206,9 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
     output: str | None,
     tensors: bool,
     formulas: bool | None,
+    explain_fusion: bool,
+    timeline: bool,
+    with_order: bool,
     with_lint: bool,
     strict: bool,
 ) -> None:
@@ -215,6 +229,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
         keep_going=True,
     )
     table = TableOptions(By(by), Sort(sort) if sort else None, top, scope_depth)
+    order = _better_order(analysis) if with_order and format_ != "csv" else None
     text = render(
         analysis,
         Format(format_),
@@ -223,9 +238,53 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
         with_tensors=tensors,
         with_formulas=formulas,
         findings=_lint_for_report(analysis) if with_lint and format_ != "csv" else None,
+        extras=Extras(explain_fusion, timeline, order),
     )
     _write(text, output)
     _fail_on_findings(analysis, strict=strict)
+
+
+@command.command("reorder")
+@click.argument("model")
+@click.option(
+    "--output", "-o", required=True, metavar="FILE", help="Where to write the reordered model."
+)
+@click.option(
+    "--dim", multiple=True, metavar="NAME=N",
+    help="Size of a free dimension: batch=8. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--input", "input_", multiple=True, metavar="NAME=SHAPE",
+    help="Whole shape of an input: x=1x3x640x640. May be repeated.",
+)  # fmt: skip
+@click.option("--operators", metavar="FILE", help="YAML file that describes operators of your own.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, 3600), default=2.0, show_default=True,
+    help="Time for the exact search; after it the best order found so far is taken.",
+)  # fmt: skip
+@_with_exit_codes
+def reorder_file(
+    model: str,
+    output: str,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    operators: str | None,
+    seconds: float,
+) -> None:
+    """Write MODEL with its nodes in the order that keeps least alive; weights are copied as is."""
+    from onnxroof.api import analyze
+    from onnxroof.memory.order import reorder
+    from onnxroof.memory.rewrite import reorder_model
+    from onnxroof.options import parse_dims, parse_input_shapes
+    from onnxroof.report.memory import order_text
+
+    analysis = analyze(
+        model, dims=parse_dims(dim), input_shapes=parse_input_shapes(input_), operators=operators
+    )
+    order = reorder(analysis.cost, seconds)
+    nodes = analysis.model.graph.nodes
+    reorder_model(model, output, [nodes[index] for index in order.order])
+    _write(f"{output}: {order_text(order)}\n", None)
 
 
 @command.command("lint")
@@ -400,6 +459,173 @@ def sweep_model(  # noqa: PLR0913, PLR0917 - one parameter an option
     _write(render_sweep(found, Format(format_), _width(output)), output)
 
 
+def limit_options(function: Callable[P, None]) -> Callable[P, None]:
+    """One option a limit."""
+    for kind in reversed(KINDS):
+        function = click.option(kind.flag, metavar="AMOUNT", help=kind.help)(function)
+    return function
+
+
+@command.command()
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--budget", metavar="FILE", default="", help="YAML file of budgets, one a deployment."
+)
+@limit_options
+@model_options
+@click.option(
+    "--format", "format_", default="text", show_default=True, help="What to write.",
+    type=click.Choice(["text", "markdown", "json", "junit"]),
+)  # fmt: skip
+@click.option("--junit", metavar="FILE", help="Write JUnit XML to this file besides.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also where nobody can tell.")
+@output_option
+@_with_exit_codes
+def check(  # noqa: PLR0913, PLR0917 - one parameter an option
+    models: tuple[str, ...],
+    budget: str,
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    format_: str,
+    junit: str | None,
+    strict: bool,
+    output: str | None,
+    **limits: str | None,
+) -> None:
+    """Check models against budgets: within, exceeds (and what to look at), or cannot tell.
+
+    Exits with 1 when a limit is exceeded. Limits on latency hold on each device given.
+    """
+    from onnxroof.budgets.command import CheckOptions, check_command
+    from onnxroof.budgets.render import CheckFormat, render
+    from onnxroof.options import parse_dims, parse_input_shapes
+
+    options = CheckOptions(
+        budget, limits, hw, parse_dims(dim), parse_input_shapes(input_), precision, runtime, peak,
+        threads, operators,
+    )  # fmt: skip
+    reports = check_command(models, options)
+    if junit is not None:
+        _write(render(reports, CheckFormat.JUNIT), junit)
+    _write(render(reports, CheckFormat(format_)), output)
+    sys.exit(max([report.exit_code(strict=strict) for report in reports]))
+
+
+@command.command()
+@click.argument("models", nargs=-1, required=True, metavar="BEFORE [AFTER]")
+@model_options
+@click.option(
+    "--top", type=click.IntRange(min=0), default=15, show_default=True, metavar="N",
+    help="Kernels to show, 0 for all.",
+)  # fmt: skip
+@click.option(
+    "--fail-above", metavar="PERCENT",
+    help="Exit with 1 when latency on a device (without one: FLOPs) grew by more than this.",
+)  # fmt: skip
+@click.option(
+    "--format", "format_", default="text", show_default=True, help="What to write.",
+    type=click.Choice(["text", "markdown", "json"]),
+)  # fmt: skip
+@output_option
+@_with_exit_codes
+def compare(  # noqa: PLR0913, PLR0917 - one parameter an option
+    models: tuple[str, ...],
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    top: int,
+    fail_above: str | None,
+    format_: str,
+    output: str | None,
+) -> None:
+    """Compare two versions of a model, or one model on several devices.
+
+    Kernels are matched whatever was renamed; the report says what appeared, vanished, or takes
+    another time, and is made for a pull request's comment with --format markdown.
+    """
+    from onnxroof.api import analyze
+    from onnxroof.compare.command import CompareOptions, compare_command, parse_percent
+    from onnxroof.compare.render import CompareFormat
+    from onnxroof.errors import UsageError
+    from onnxroof.options import parse_dims, parse_input_shapes
+
+    if len(models) > 2:
+        raise UsageError(f"compare takes one or two models, got {len(models)}; see `onnxroof rank`")
+    allowed = None if fail_above is None else parse_percent(fail_above, "--fail-above")
+    analyses = [
+        analyze(
+            model, hw, dims=parse_dims(dim), input_shapes=parse_input_shapes(input_),
+            precision=precision, runtime=runtime, peak=peak, threads=threads, operators=operators,
+        )
+        for model in models
+    ]  # fmt: skip
+    options = CompareOptions(top, allowed, CompareFormat(format_))
+    text, code = compare_command(analyses, options)
+    _write(text, output)
+    sys.exit(code)
+
+
+@command.command()
+@click.argument("places", nargs=-1, required=True, metavar="FOLDER|MODEL...")
+@model_options
+@click.option(
+    "--by", default="", metavar="METRIC",
+    help="What to rank by: latency_seconds (the default with a device), flops, parameters,"
+    " peak_memory_bytes, …",
+)  # fmt: skip
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="Processes; one a core by default.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=0, metavar="N", help="Models to show, 0 for all."
+)
+@click.option(
+    "--format", "format_", default="text", show_default=True, help="What to write.",
+    type=click.Choice(["text", "markdown", "json", "csv"]),
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="Exit with 1 unless every model could be ranked.")
+@output_option
+@_with_exit_codes
+def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
+    places: tuple[str, ...],
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    by: str,
+    jobs: int | None,
+    top: int,
+    format_: str,
+    strict: bool,
+    output: str | None,
+) -> None:
+    """Rank all models in folders on each device, the best on the first device first."""
+    from onnxroof.options import parse_dims, parse_input_shapes
+    from onnxroof.rank.command import rank_command
+    from onnxroof.rank.ranking import RankFormat, RankOptions
+
+    options = RankOptions(
+        hw, by, jobs, top, parse_dims(dim), parse_input_shapes(input_), precision, runtime, peak,
+        threads, operators, strict=strict, format_=RankFormat(format_),
+    )  # fmt: skip
+    text, code = rank_command(places, options)
+    _write(text, output)
+    sys.exit(code)
+
+
 @command.group("hw")
 def hardware() -> None:
     """List, show and check hardware profiles."""
@@ -440,6 +666,34 @@ def check_hardware(file: str) -> None:
     _write(f"{file}: no problems\n", None)
 
 
+@hardware.command("bench")
+@click.option("--name", metavar="NAME", help="What the profile is called; by default as its file.")
+@click.option(
+    "--seconds", type=click.FloatRange(1, 3600), default=20.0, show_default=True,
+    help="Time to spend; up to three times as much where other programs interfere.",
+)  # fmt: skip
+@click.option(
+    "--accept-noise", is_flag=True, help="Write a profile however far measurements spread."
+)
+@output_option
+@_with_exit_codes
+def bench_hardware(
+    name: str | None, seconds: float, accept_noise: bool, output: str | None
+) -> None:
+    """Measure the machine this runs on and write its profile; executes no model."""
+    from onnxroof.calibration.command import bench_command
+    from onnxroof.calibration.write import profile_name
+
+    called = profile_name(name or output or "this-machine")
+    outcome = bench_command(called, seconds, accept_noise=accept_noise)
+    _write(outcome.profile, output)
+    if output is not None:
+        _write(outcome.table, None)
+        return
+    for warning in outcome.warnings:
+        click.echo(f"onnxroof: mind {warning}", err=True)
+
+
 @command.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
@@ -453,6 +707,13 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is not None:
         click.echo(kind(command, {}, "onnxroof", "_ONNXROOF_COMPLETE").source())
+
+
+def _better_order(analysis: Analysis) -> NodeOrder:
+    """The node order with the lowest peak that a bounded search finds."""
+    from onnxroof.memory.order import reorder
+
+    return reorder(analysis.cost)
 
 
 def _lint_for_report(analysis: Analysis) -> LintResult:

@@ -46,8 +46,8 @@ class CheckOptions:
     operators: str | None = None
 
 
-def check_command(model: str, options: CheckOptions) -> BudgetReport:
-    """Check a model file.
+def check_command(models: Sequence[str], options: CheckOptions) -> list[BudgetReport]:
+    """Check model files, each against all budgets.
 
     Raises:
         UsageError: No limits, or an option or the budget file cannot be understood.
@@ -57,7 +57,7 @@ def check_command(model: str, options: CheckOptions) -> BudgetReport:
     if not budgets:
         flags = ", ".join(kind.flag for kind in KINDS)
         raise UsageError(f"nothing to check: give --budget FILE or limits ({flags})")
-    return check_budgets(model, budgets, options.operators)
+    return [check_budgets(model, budgets, options.operators) for model in models]
 
 
 def _from_file(options: CheckOptions) -> tuple[Budget, ...]:

@@ -12,7 +12,7 @@ from onnxroof.budgets.records import Answer
 from onnxroof.report.grid import markdown_grid, text_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from onnxroof.budgets.records import BudgetReport, Check
 
@@ -29,12 +29,21 @@ class CheckFormat(Enum):
 HEADERS = ("budget", "limit", "allowed", "model has", "answer")
 
 
-def render(report: BudgetReport, format_: CheckFormat) -> str:
-    """The report in a format."""
-    return _RENDERERS[format_](report)
+def render(reports: Sequence[BudgetReport], format_: CheckFormat) -> str:
+    """The reports of some models in a format."""
+    return _RENDERERS[format_](reports)
 
 
-def _text(report: BudgetReport) -> str:
+def _text(reports: Sequence[BudgetReport]) -> str:
+    return "\n".join(map(_one_text, reports))
+
+
+def _markdown(reports: Sequence[BudgetReport]) -> str:
+    blocks = [*map(_one_markdown, reports), f"onnxroof {__version__}"]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _one_text(report: BudgetReport) -> str:
     rows = [_row(check) for check in report.checks]
     lines = [f"{units.printable(report.model)} · onnxroof {__version__}", ""]
     lines += text_grid(HEADERS, rows, right=(2, 3))
@@ -45,7 +54,7 @@ def _text(report: BudgetReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown(report: BudgetReport) -> str:
+def _one_markdown(report: BudgetReport) -> str:
     from onnxroof.report.markdown import escaped
 
     answers = {check.answer for check in report.checks}
@@ -58,8 +67,7 @@ def _markdown(report: BudgetReport) -> str:
             listed = "\n".join(f"- {escaped(line)}" for line in details[1:])
             blocks.append(f"**{escaped(details[0])}**\n\n{listed}")
     blocks += [escaped(line) for line in _assumed(report) if line]
-    blocks.append(f"onnxroof {__version__}")
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks)
 
 
 _MARKS = {Answer.WITHIN: "✅", Answer.EXCEEDS: "❌", Answer.CANNOT_TELL: "❔"}
@@ -127,51 +135,61 @@ def _assumed(report: BudgetReport) -> list[str]:
     return ["", *[f"assumed: {units.printable(text)}" for text in said]] if said else []
 
 
-def _json(report: BudgetReport) -> str:
+def _json(reports: Sequence[BudgetReport]) -> str:
     document = {
         "schema_version": 1,
         "tool": {"name": "onnxroof", "version": __version__},
-        "model": report.model,
-        "checks": [
+        "models": [
             {
-                "budget": check.budget.name,
-                "hardware": check.budget.hardware or None,
-                "metric": check.limit.metric.name,
-                "at_least": check.limit.at_least,
-                "limit": check.limit.amount,
-                "value": check.value,
-                "answer": check.answer.value,
-                "excess": check.excess,
-                "culprits": [
-                    {"name": c.name, "what": c.what, "amount": c.amount, "share": c.share}
-                    for c in check.culprits
-                ],
-                "unknown": list(check.unknown),
+                "model": report.model,
+                "checks": [_record(check) for check in report.checks],
+                "assumptions": {name: list(said) for name, said in report.assumptions.items()},
             }
-            for check in report.checks
+            for report in reports
         ],
-        "assumptions": {name: list(texts) for name, texts in report.assumptions.items()},
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _junit(report: BudgetReport) -> str:
+def _record(check: Check) -> dict[str, object]:
+    return {
+        "budget": check.budget.name,
+        "hardware": check.budget.hardware or None,
+        "metric": check.limit.metric.name,
+        "at_least": check.limit.at_least,
+        "limit": check.limit.amount,
+        "value": check.value,
+        "answer": check.answer.value,
+        "excess": check.excess,
+        "culprits": [
+            {"name": c.name, "what": c.what, "amount": c.amount, "share": c.share}
+            for c in check.culprits
+        ],
+        "unknown": list(check.unknown),
+    }
+
+
+def _junit(reports: Sequence[BudgetReport]) -> str:
     """One test suite a budget, one test case a limit; what cannot be told is skipped."""
-    suites: dict[str, list[Check]] = {}
-    for check in report.checks:
-        suites.setdefault(check.budget.name, []).append(check)
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<testsuites name="onnxroof">']
-    for name, checks in suites.items():
-        failed = sum(check.answer is Answer.EXCEEDS for check in checks)
-        skipped = sum(check.answer is Answer.CANNOT_TELL for check in checks)
-        lines.append(
-            f'  <testsuite name={_attribute(name)} tests="{len(checks)}" '
-            f'failures="{failed}" skipped="{skipped}" errors="0">'
-        )
-        for check in checks:
-            lines += _case(report, check)
-        lines.append("  </testsuite>")
+    for report in reports:
+        suites: dict[str, list[Check]] = {}
+        for check in report.checks:
+            suites.setdefault(check.budget.name, []).append(check)
+        for name, checks in suites.items():
+            lines += _suite(report, name, checks)
     return "\n".join([*lines, "</testsuites>"]) + "\n"
+
+
+def _suite(report: BudgetReport, name: str, checks: Sequence[Check]) -> list[str]:
+    failed = sum(check.answer is Answer.EXCEEDS for check in checks)
+    skipped = sum(check.answer is Answer.CANNOT_TELL for check in checks)
+    head = (
+        f'  <testsuite name={_attribute(name)} tests="{len(checks)}" '
+        f'failures="{failed}" skipped="{skipped}" errors="0">'
+    )
+    cases = [line for check in checks for line in _case(report, check)]
+    return [head, *cases, "  </testsuite>"]
 
 
 def _case(report: BudgetReport, check: Check) -> list[str]:
@@ -198,7 +216,7 @@ def _attribute(text: str) -> str:
     return quoteattr(visible, {"\n": "&#10;", '"': "&quot;"})
 
 
-_RENDERERS: Mapping[CheckFormat, Callable[[BudgetReport], str]] = {
+_RENDERERS: Mapping[CheckFormat, Callable[[Sequence[BudgetReport]], str]] = {
     CheckFormat.TEXT: _text,
     CheckFormat.MARKDOWN: _markdown,
     CheckFormat.JSON: _json,

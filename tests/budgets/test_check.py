@@ -180,10 +180,10 @@ def test_a_budget_for_a_dimension_the_model_does_not_have_is_an_error() -> None:
 
 
 def test_junit_has_a_case_for_every_limit() -> None:
-    limits = tuple(LIMITS[key].limit(text, "") for key, text in
-                   {"max_macs": "1", "max_params": "1G", "max_model_size": "1MB"}.items())  # fmt: skip
+    amounts = {"max_macs": "1", "max_params": "1G", "max_model_size": "1MB"}
+    limits = tuple(LIMITS[key].limit(text, "") for key, text in amounts.items())
     report = check_budgets(small(), [Budget('<"&', "", limits)])
-    suite = ET.fromstring(render(report, CheckFormat.JUNIT)).find("testsuite")
+    suite = ET.fromstring(render([report], CheckFormat.JUNIT)).find("testsuite")
     assert suite is not None
     assert suite.attrib | {"name": '<"&', "tests": "3", "failures": "1", "skipped": "1"} == (
         suite.attrib
@@ -195,9 +195,9 @@ def test_junit_has_a_case_for_every_limit() -> None:
 
 def test_every_format_says_the_same() -> None:
     report = check_budgets(small(), [Budget("b", "", (LIMITS["max_macs"].limit("55k", ""),))])
-    assert "exceeds by 55.0 kMAC (2.00 ×)" in render(report, CheckFormat.TEXT)
-    assert "❌ exceeds by 55.0 kMAC" in render(report, CheckFormat.MARKDOWN)
-    (check,) = json.loads(render(report, CheckFormat.JSON))["checks"]
+    assert "exceeds by 55.0 kMAC (2.00 ×)" in render([report], CheckFormat.TEXT)
+    assert "❌ exceeds by 55.0 kMAC" in render([report], CheckFormat.MARKDOWN)
+    (check,) = json.loads(render([report], CheckFormat.JSON))["models"][0]["checks"]
     assert (check["value"], check["limit"], check["answer"]) == (110_000, 55_000, "exceeds")
     assert check["culprits"][0]["name"] == "wide"
 
@@ -206,7 +206,7 @@ def test_limits_of_the_command_line_hold_on_each_device(tmp_path: Path) -> None:
     path = str(tmp_path / "small.onnx")
     onnx.save(small().to_onnx(), path)
     limits = {"max_latency": "1s", "max_macs": "1M"}
-    report = check_command(path, CheckOptions(limits=limits, hardware=("v100", "mobile-arm")))
+    (report,) = check_command([path], CheckOptions(limits=limits, hardware=("v100", "mobile-arm")))
     named = [(check.budget.name, check.limit.metric.name) for check in report.checks]
     assert named == [
         ("model", "macs"), ("v100", "latency_seconds"), ("mobile-arm", "latency_seconds"),
@@ -224,4 +224,4 @@ def test_limits_of_the_command_line_hold_on_each_device(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_checked_is_a_wrong_use(options: CheckOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        check_command("model.onnx", options)
+        check_command(["model.onnx"], options)

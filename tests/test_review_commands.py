@@ -1,0 +1,146 @@
+"""`check`, `compare` and `rank` from the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import onnx
+import pytest
+
+from onnxroof import GraphBuilder, cli
+from onnxroof.progress import Progress
+from onnxroof.quantities import BYTES, COUNT, SECONDS, parse_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Run = tuple[int, str, str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """Run a command in this process: (exit code, standard output, standard error)."""
+
+    def ran(*arguments: str) -> Run:
+        monkeypatch.setattr(sys, "argv", ["onnxroof", *arguments])
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        printed = capsys.readouterr()
+        return int(done.value.code or 0), printed.out, printed.err
+
+    return ran
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three models, 8, 16 and 32 filters wide, and a file that is none."""
+    for width in (8, 16, 32):
+        g = GraphBuilder(f"w{width}")
+        x = g.input((1, 3, 64, 64))
+        x = g.relu(g.conv(x, width, 3, name="first"))
+        g.output(g.conv(x, width, 3, name="second"))
+        onnx.save(g.to_onnx(), tmp_path / f"w{width}.onnx")
+    (tmp_path / "broken.onnx").write_text("not a model", encoding="utf-8")
+    return tmp_path
+
+
+def test_check_ends_with_0_within_and_1_beyond_a_limit(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    model = str(folder / "w32.onnx")
+    # 64·64 pixels · 32 filters · 27 and · 288: 41.3 M multiply-accumulates
+    assert run("check", model, "--max-macs", "42M")[0] == 0
+    code, out, err = run("check", model, "--max-macs", "41M")
+    assert (code, err) == (1, "")
+    assert "second (Conv)" in out
+
+
+def test_check_takes_several_models_and_writes_junit_besides(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    models = [str(folder / f"w{width}.onnx") for width in (8, 32)]
+    junit = folder / "junit.xml"
+    code, out, _ = run("check", *models, "--max-macs", "10M", "--junit", str(junit),
+                       "--format", "json")  # fmt: skip
+    assert code == 1
+    answers = [entry["checks"][0]["answer"] for entry in json.loads(out)["models"]]
+    assert answers == ["within", "exceeds"]
+    assert junit.read_text(encoding="utf-8").count("<testsuite ") == 2
+
+
+def test_compare_says_what_changed_and_fails_beyond_the_allowed(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    models = [str(folder / f"w{width}.onnx") for width in (16, 32)]
+    code, out, _ = run("compare", *models, "--hw", "mobile-arm", "--format", "markdown")
+    assert code == 0
+    assert "| slower | second " in out
+    assert run("compare", *models, "--hw", "mobile-arm", "--fail-above", "10%")[0] == 1
+    assert run("compare", models[0], "--hw", "v100", "--hw", "mobile-arm")[0] == 0
+    assert run("compare", *models, models[0])[0] == 2
+
+
+def test_rank_puts_the_fastest_first_and_says_what_it_could_not_read(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    for jobs in ("1", "2"):
+        code, out, err = run("rank", str(folder), "--hw", "mobile-arm", "--jobs", jobs,
+                             "--format", "csv")  # fmt: skip
+        assert (code, err) == (0, "")
+        rows = list(csv.DictReader(io.StringIO(out)))
+        names = [row["model"].rpartition("/")[2] for row in rows]
+        assert names == ["w8.onnx", "w16.onnx", "w32.onnx", "broken.onnx"]
+        assert "not an ONNX model" in rows[-1]["problem"]
+    assert run("rank", str(folder), "--strict")[0] == 1
+    assert "not ranked: " in run("rank", str(folder), "--top", "1")[1]
+    assert run("rank", str(folder), "--by", "throughput", "--hw", "v100", "--format", "markdown")[
+        1
+    ].count("w32") == 1  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rank", "nowhere"], "no such file or folder"),
+        (["rank", ".", "--by", "beauty"], "is not one of"),
+        (["rank", ".", "--by", "throughput"], "--hw NAME"),
+        (["compare", "a.onnx", "b.onnx", "--fail-above", "much"], "for example 10%"),
+        (["check", "a.onnx"], "nothing to check"),
+    ],
+)
+def test_a_wrong_use_ends_with_2_and_the_reason(
+    run: Callable[..., Run], folder: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], says: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(folder)
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_progress_bar_is_for_terminals_and_wipes_itself() -> None:
+    for stream, drawn in ((Terminal(), True), (io.StringIO(), False)):
+        with Progress(2, "models", stream) as progress:
+            progress.advance()
+            progress.advance()
+        assert ("2 of 2 models" in stream.getvalue()) == drawn
+        assert stream.getvalue().endswith("\r\x1b[K") == drawn
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [("5ms", SECONDS, 5e-3), ("1.5 µs", SECONDS, 1.5e-6), ("64MiB", BYTES, 64 * 2**20),
+     ("20 MB", BYTES, 20_000_000), ("2G", COUNT, 2e9), ("7", COUNT, 7), ("1.5B", COUNT, 1.5e9)],
+)  # fmt: skip
+def test_amounts_are_read_with_their_unit(text: str, units: dict[str, float], value: float) -> None:
+    assert parse_amount(text, units, "") == pytest.approx(value)

@@ -45,19 +45,31 @@ class FusionHit:
 
 @dataclass(frozen=True, slots=True)
 class FusionReport:
-    """Hits, misses and nodes that launch nothing, in execution order."""
+    """Hits, misses and nodes that launch nothing, in execution order.
+
+    Attributes:
+        runtime: Name of the fusion set.
+        hits: Kernels of several nodes.
+        misses: Candidates that are not fused.
+        removed: Nodes that launch nothing.
+        bodies: The same for each subgraph that control flow runs: (its name, its report).
+    """
 
     runtime: str
     hits: tuple[FusionHit, ...]
     misses: tuple[FusionMiss, ...]
     removed: tuple[RemovedNode, ...]
+    bodies: tuple[tuple[str, FusionReport], ...] = ()
 
 
 def explain_fusion(plan: KernelPlan) -> FusionReport:
     """What was fused and why, what was not and why not."""
     hits = tuple(_hit(plan, kernel) for kernel in plan.kernels if len(kernel.nodes) > 1)
     misses = sorted({*plan.misses, *_absent(plan)}, key=lambda miss: (miss.nodes, miss.rule))
-    return FusionReport(plan.runtime, hits, tuple(misses), plan.removed)
+    bodies = tuple(
+        (body.name, explain_fusion(body.plan)) for kernel in plan.kernels for body in kernel.bodies
+    )
+    return FusionReport(plan.runtime, hits, tuple(misses), plan.removed, bodies)
 
 
 def _hit(plan: KernelPlan, kernel: Kernel) -> FusionHit:

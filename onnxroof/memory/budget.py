@@ -46,21 +46,24 @@ def check_budgets(plan: MemoryPlan, levels: Iterable[Level]) -> tuple[Budget, ..
             needed, of = plan.weight_bytes + plan.arena.nbytes, "weights and activations"
         else:
             needed, of = plan.fused_peak.nbytes, "activations after fusion"
-        fits = needed <= capacity
-        cut = "" if fits else _advice(plan, needed - capacity, main=place == 0)
-        verdicts.append(Budget(level.level, capacity, needed, of, fits, cut))
+        cut = _advice(plan, main=place == 0) if needed > capacity else ""
+        verdicts.append(Budget(level.level, capacity, needed, of, cut))
     return tuple(verdicts)
 
 
-def _advice(plan: MemoryPlan, excess: int, *, main: bool) -> str:
+def _advice(plan: MemoryPlan, *, main: bool) -> str:
     """What is largest and so worth cutting first."""
     if main and plan.weight_bytes > plan.arena.nbytes:
-        return f"cut {excess:,} bytes: the weights are the larger part, store them narrower"
-    largest = plan.peak_tensors[0] if plan.peak_tensors else None
-    if largest is None:
-        return f"cut {excess:,} bytes"
-    where = plan.peak_node.label if plan.peak_node is not None else "the start"
+        return "the weights are the larger part, store them narrower"
+    step, tensors = plan.peak_node, plan.peak_tensors
+    if not main:
+        step, tensors = plan.fused_peak.step, plan.fused_peak_tensors
+    if step is None or not tensors:
+        return "nothing is known to be large"
+    workspace = 0 if main else plan.fused_peak.workspace_bytes
+    if workspace > tensors[0].nbytes:
+        return f"at {step.label} the largest part is its workspace of {workspace:,} bytes"
     return (
-        f"cut {excess:,} bytes: at {where} the largest tensor is {largest.name} with "
-        f"{largest.nbytes:,} bytes; reduce batch or resolution, or split there"
+        f"at {step.label} the largest tensor is {tensors[0].name} with "
+        f"{tensors[0].nbytes:,} bytes; reduce batch or resolution, or split there"
     )

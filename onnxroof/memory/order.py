@@ -54,6 +54,16 @@ class NodeOrder:
         """Bytes by which the peak falls."""
         return self.file_peak_bytes - self.peak_bytes
 
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """The order as stretches (first, last) of nodes that follow each other in the file too."""
+        found: list[tuple[int, int]] = []
+        for index in self.order:
+            if found and found[-1][1] == index - 1:
+                found[-1] = (found[-1][0], index)
+            else:
+                found.append((index, index))
+        return tuple(found)
+
 
 def reorder(cost: GraphCost, seconds: float = 2.0) -> NodeOrder:
     """Search for the node order with the lowest liveness peak.

@@ -14,6 +14,7 @@ from onnxroof.memory.fused import kernel_lifetimes
 from onnxroof.memory.lifetimes import node_lifetimes
 from onnxroof.memory.records import LiveTensor, MemoryRow, Peak, Step, TimelinePoint
 from onnxroof.memory.sharing import in_place, views
+from onnxroof.units import plural
 
 if TYPE_CHECKING:
     from onnxroof.fusion.plan import KernelPlan
@@ -52,6 +53,11 @@ class MemoryPlan:
         """Whether a tensor's size is unknown."""
         return bool(self.unknown)
 
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether a tensor's size is known by its bounds only; it counts at its upper end."""
+        return bool(self.lifetimes.least)
+
     @cached_property
     def preallocated_bytes(self) -> int:
         """Every activation in a buffer of its own."""
@@ -81,15 +87,30 @@ class MemoryPlan:
         return self._node_peak(aliased.merged(in_place(cost, aliased)))
 
     @cached_property
+    def fused_lifetimes(self) -> Lifetimes:
+        """When each tensor that reaches memory is alive, in steps of the plan's kernels."""
+        return kernel_lifetimes(self.kernels)
+
+    @cached_property
+    def fused_live_bytes(self) -> tuple[int, ...]:
+        """Sum alive while each kernel runs, its workspace included, by kernel index."""
+        return tuple(self.fused_lifetimes.live_bytes())
+
+    @cached_property
     def fused_peak(self) -> Peak:
         """Peak while the plan's kernels run, with their workspace."""
-        kernels = self.kernels.kernels
-        lifetimes = kernel_lifetimes(self.kernels)
-        live = lifetimes.live_bytes()
+        live = self.fused_live_bytes
         if not live:
             return Peak(0, None)
         at = max(range(len(live)), key=live.__getitem__)
-        return Peak(live[at], Step(at, kernels[at].name), lifetimes.extra[at])
+        step = Step(at, self.kernels.kernels[at].name)
+        return Peak(live[at], step, self.fused_lifetimes.extra[at])
+
+    @cached_property
+    def fused_peak_tensors(self) -> tuple[LiveTensor, ...]:
+        """The tensors alive at the peak after fusion, largest first."""
+        step = self.fused_peak.step
+        return () if step is None else _alive(self.fused_lifetimes, step.index)
 
     @cached_property
     def arena(self) -> ArenaPlan:
@@ -160,12 +181,27 @@ class MemoryPlan:
         cache = self.kv_cache
         if cache is not None:
             rows.append(
-                MemoryRow(
-                    "kv_cache", "key/value cache", cache.total_bytes,
-                    f"{cache.bytes_per_token:,} bytes a token in {len(cache.layers)} layers",
-                )
-            )  # fmt: skip
+                MemoryRow("kv_cache", "key/value cache", cache.total_bytes, _cache_rule(cache))
+            )
         return tuple(rows)
+
+
+def _cache_rule(cache: KVCache) -> str:
+    """What a token takes, in all and in a layer, and how many tokens the total is for."""
+    per_layer = [nbytes for _, nbytes in cache.layers]
+    least, most = min(per_layer), max(per_layer)
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    tokens = max(tensor.tokens for tensor in cache.tensors)
+    return (
+        f"{cache.bytes_per_token:,} bytes a token, {each} in each of "
+        f"{plural(len(cache.layers), 'layer')}; {plural(tokens, 'token')}"
+    )
+
+
+def _alive(lifetimes: Lifetimes, step: int) -> tuple[LiveTensor, ...]:
+    """Tensors alive in a step, largest first."""
+    alive = sorted(lifetimes.alive_in(step), key=lambda at: -lifetimes.sizes[at])
+    return tuple([LiveTensor(lifetimes.names[at], lifetimes.sizes[at]) for at in alive])
 
 
 def _row(key: str, title: str, peak: Peak, rule: str) -> MemoryRow:

@@ -136,8 +136,7 @@ class Budget:
         level: Name of the level.
         capacity_bytes: Of all its instances.
         needed_bytes: What the model needs there: `of` says of what.
-        of: "weights and activations" or "activations".
-        fits: needed ≤ capacity.
+        of: "weights and activations" or "activations after fusion".
         cut: What to cut when it does not fit; "" when it does.
     """
 
@@ -145,5 +144,14 @@ class Budget:
     capacity_bytes: int
     needed_bytes: int
     of: str
-    fits: bool
     cut: str
+
+    @property
+    def excess_bytes(self) -> int:
+        """Bytes by which the model exceeds the level; 0 when it fits."""
+        return max(self.needed_bytes - self.capacity_bytes, 0)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the level holds what it must."""
+        return not self.excess_bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ def reorder_model(
                         f"{source}: its external data is found relative to its folder; "
                         f"write the reordered model next to it, not to {target.parent}"
                     )
-                _write(target, view, chunks)
+                _write(target, view, chunks, source)
             finally:
                 view.release()
     except WireError as error:
@@ -77,13 +78,14 @@ def _leaves_data_behind(source: Path, target: Path) -> bool:
     return bool(load_model(source).external_files)
 
 
-def _write(target: Path, view: memoryview, chunks: Iterable[Span]) -> None:
+def _write(target: Path, view: memoryview, chunks: Iterable[Span], source: Path) -> None:
     """Write next to the target, then put in place, so that nothing is half-written."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".onnxroof-")
     try:
         with os.fdopen(handle, "wb") as file:
             for begin, end in chunks:
                 file.write(view[begin:end])
+        shutil.copymode(source, name)
         Path(name).replace(target)
     except OSError:
         Path(name).unlink(missing_ok=True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _MOST_LINES = 6
 """Lines of one kind (assumptions, unknown operators …) a report for people shows."""
 _MOST_NAMES = 3
-_LONGEST_NAME = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def coverage_lines(analysis: Analysis) -> list[str]:
 
 
 def totals(analysis: Analysis) -> list[Figure]:
-    """MACs, FLOPs, parameters, sizes, traffic and peak memory."""
+    """MACs, FLOPs, parameters, sizes and traffic."""
     sums = analysis.totals
     missing = sums.is_lower_bound
     work = f"2·MACs + {units.count(upper(sums.flops) - 2 * upper(sums.macs))} others"
@@ -129,7 +128,7 @@ def totals(analysis: Analysis) -> list[Figure]:
             _external_remark(analysis),
         ),
     ]
-    return figures + _traffic_figures(analysis) + [_peak_figure(analysis)]
+    return figures + _traffic_figures(analysis)
 
 
 def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
@@ -261,18 +260,6 @@ def _traffic_figures(analysis: Analysis) -> list[Figure]:
         ),
         _bytes_figure("traffic, fused", plan.traffic_bytes, plan.is_lower_bound, rules),
     ]  # fmt: skip
-
-
-def _peak_figure(analysis: Analysis) -> Figure:
-    memory = analysis.memory
-    where = ""
-    if memory.peak_node is not None:
-        op_type = analysis.nodes[memory.peak_node.index].op_type
-        label = units.shorten(printable(memory.peak_node.label), _LONGEST_NAME)
-        where = f"at {label} ({printable(op_type)})"
-    return _bytes_figure(
-        "peak activations", memory.peak_activation_bytes, memory.is_lower_bound, where
-    )
 
 
 def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str) -> Figure:

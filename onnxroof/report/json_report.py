@@ -10,6 +10,7 @@ from onnxroof.document import as_dict
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.lint.result import LintResult
+    from onnxroof.memory.order import NodeOrder
 
 
 def render_json(
@@ -18,12 +19,13 @@ def render_json(
     with_tensors: bool = False,
     with_formulas: bool = False,
     findings: LintResult | None = None,
+    order: NodeOrder | None = None,
 ) -> str:
     """Everything the run found, in base units; documented in docs/json.md.
 
     ASCII only, so that no name from a file can be mangled or break a terminal.
     """
-    document = as_dict(analysis, with_tensors=with_tensors)
+    document = as_dict(analysis, with_tensors=with_tensors, order=order)
     if with_formulas:
         from onnxroof.report.formulas import formulas_data
 

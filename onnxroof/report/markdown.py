@@ -9,15 +9,17 @@ from tabulate import tabulate
 
 from onnxroof import __version__
 from onnxroof.report import facts
-from onnxroof.report.render import TableOptions
+from onnxroof.report.memory import memory_sections
+from onnxroof.report.render import DEFAULT_TOP, Extras, TableOptions
 from onnxroof.report.table import make_table
 from onnxroof.units import shorten_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from onnxroof.analysis import Analysis
     from onnxroof.lint.result import LintResult
+    from onnxroof.report.section import Section
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 _LONGEST_NAME = 80
@@ -29,6 +31,7 @@ def render_markdown(
     *,
     with_formulas: bool = False,
     findings: LintResult | None = None,
+    extras: Extras = Extras(),  # noqa: B008 - frozen
 ) -> str:
     """The report as markdown; raises as `render_text` does.
 
@@ -40,10 +43,16 @@ def render_markdown(
         from onnxroof.report.formulas import totals_lines
 
         blocks.append("\n".join(f"    {line}" for line in totals_lines(analysis.formulas)))
+    blocks += _sections(memory_sections(analysis, timeline=extras.timeline, order=extras.order))
     if analysis.rooflines:
         headers, figures = facts.verdict(analysis)
         blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))
         blocks.append("\n".join(f"- {escaped(line)}" for line in facts.device_lines(analysis)))
+    if extras.fusion:
+        from onnxroof.report.fusion import fusion_sections
+
+        top = (options or TableOptions()).rows(DEFAULT_TOP)
+        blocks += _sections(fusion_sections(analysis, top))
     names = shorten_all([row[0] for row in table.rows], _LONGEST_NAME)
     cells = [(name, *row[1:]) for name, row in zip(names, table.rows, strict=True)]
     blocks += [f"### {table.title.capitalize()}", _grid(cells, table.headers, table.right)]
@@ -68,6 +77,15 @@ def _header(analysis: Analysis) -> str:
         f"- **{label}**: " + "; ".join(escaped(text) for text in texts)
         for label, texts in facts.header(analysis)
     )
+
+
+def _sections(sections: Iterable[Section]) -> Iterator[str]:
+    for section in sections:
+        yield f"### {escaped(section.title.capitalize())}"
+        if section.lines:
+            yield "\n".join(f"- {escaped(line)}" for line in section.lines)
+        if section.rows:
+            yield _grid(section.rows, section.headers or [""] * len(section.right), section.right)
 
 
 def _totals(analysis: Analysis) -> str:

@@ -11,9 +11,13 @@ from onnxroof.report.rows import By, Sort
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.lint.result import LintResult
+    from onnxroof.memory.order import NodeOrder
 
 DEFAULT_WIDTH = 100
 """Columns of a text report that goes to no terminal."""
+
+DEFAULT_TOP = 15
+"""Rows of a table for people."""
 
 CHEAP_NODES = 600
 """Closed forms take some forty analyses: up to so many nodes, well under a second."""
@@ -49,6 +53,21 @@ class TableOptions:
         return default if self.top is None else self.top
 
 
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Sections a report for people has only where asked for.
+
+    Attributes:
+        fusion: Every fusion with its reason, every miss with its cause; JSON has it always.
+        timeline: What is alive over time; JSON has it always.
+        order: A node order that was searched for; None for none.
+    """
+
+    fusion: bool = False
+    timeline: bool = False
+    order: NodeOrder | None = None
+
+
 def render(
     analysis: Analysis,
     format_: Format,
@@ -58,6 +77,7 @@ def render(
     with_tensors: bool = False,
     with_formulas: bool | None = None,
     findings: LintResult | None = None,
+    extras: Extras = Extras(),
 ) -> str:
     """The report in a format.
 
@@ -70,6 +90,7 @@ def render(
         with_formulas: Show the totals as formulas in the free dimensions (not in CSV); None: for a
             model that has some, if it is small enough for that to take no time.
         findings: What lint found, for a section of its own (not in CSV); None for no section.
+        extras: Sections that were asked for (not in CSV).
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -80,7 +101,11 @@ def render(
         from onnxroof.report.json_report import render_json
 
         return render_json(
-            analysis, with_tensors=with_tensors, with_formulas=with_formulas, findings=findings
+            analysis,
+            with_tensors=with_tensors,
+            with_formulas=with_formulas,
+            findings=findings,
+            order=extras.order,
         )
     if format_ is Format.CSV:
         from onnxroof.report.csv_report import render_csv
@@ -89,7 +114,11 @@ def render(
     if format_ is Format.MARKDOWN:
         from onnxroof.report.markdown import render_markdown
 
-        return render_markdown(analysis, table, with_formulas=with_formulas, findings=findings)
+        return render_markdown(
+            analysis, table, with_formulas=with_formulas, findings=findings, extras=extras
+        )
     from onnxroof.report.text import render_text
 
-    return render_text(analysis, table, width, with_formulas=with_formulas, findings=findings)
+    return render_text(
+        analysis, table, width, with_formulas=with_formulas, findings=findings, extras=extras
+    )

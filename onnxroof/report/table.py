@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof import units
 from onnxroof.bounded import is_exact, lower, upper
+from onnxroof.report.render import DEFAULT_TOP
 from onnxroof.report.rows import By, Sort, default_sort, table_rows
 from onnxroof.units import printable
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from onnxroof.report.rows import Row
 
 _WIDEST_OPERATOR = 28
-_DEFAULT_TOP = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def make_table(analysis: Analysis, options: TableOptions) -> Table:
     by = options.by
     order = options.sort or default_sort(analysis)
     rows = table_rows(analysis, by, order, options.scope_depth)
-    top = options.rows(_DEFAULT_TOP)
+    top = options.rows(DEFAULT_TOP)
     shown = rows[:top] if top else rows
     columns = _columns(analysis, by)
     return Table(

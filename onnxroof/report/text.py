@@ -9,18 +9,21 @@ from tabulate import tabulate
 
 from onnxroof import __version__, units
 from onnxroof.report import facts
-from onnxroof.report.render import DEFAULT_WIDTH, TableOptions
+from onnxroof.report.memory import memory_sections
+from onnxroof.report.render import DEFAULT_TOP, DEFAULT_WIDTH, Extras, TableOptions
 from onnxroof.report.table import make_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from onnxroof.analysis import Analysis
     from onnxroof.lint.result import LintResult
+    from onnxroof.report.section import Section
     from onnxroof.report.table import Table
 
 _NARROWEST, _WIDEST = 60, 160
 _SHORTEST_NAME = 30
+_SHORTEST_LABEL, _NARROWEST_TEXT = 24, 16
 _GAP = 2
 
 
@@ -31,6 +34,7 @@ def render_text(
     *,
     with_formulas: bool = False,
     findings: LintResult | None = None,
+    extras: Extras = Extras(),  # noqa: B008 - frozen
 ) -> str:
     """The report as text.
 
@@ -40,6 +44,7 @@ def render_text(
         width: Columns of the terminal.
         with_formulas: Show the totals as formulas in the free dimensions, too.
         findings: What lint found, for a section of its own.
+        extras: Sections that were asked for.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -50,7 +55,9 @@ def render_text(
         _header(analysis, width),
         _totals(analysis, width),
         *_formulas(analysis, shown=with_formulas),
+        *_sections(memory_sections(analysis, timeline=extras.timeline, order=extras.order), width),
         *_verdict(analysis, width),
+        *_fusion(analysis, options, width, shown=extras.fusion),
         _table(make_table(analysis, options or TableOptions()), width),
         *_findings(findings, width),
     ]
@@ -90,15 +97,54 @@ def _wrapped(text: str, label: str, margin: int, width: int) -> list[str]:
 
 
 def _totals(analysis: Analysis, width: int) -> str:
-    figures = facts.totals(analysis)
-    columns = zip(*((f.label, f.value, f.exact) for f in figures), strict=True)
-    room = width - sum(max(map(len, column)) + _GAP for column in columns)
-    rows: list[tuple[str, str, str, str]] = []
-    for figure in figures:
-        first, *more = textwrap.wrap(figure.remark, room, break_on_hyphens=False) or [""]
-        rows.append((figure.label, figure.value, figure.exact, first))
-        rows += [("", "", "", line) for line in more]
-    return aligned(rows, right=(False, True, True, False))
+    rows = [(f.label, f.value, f.exact, f.remark) for f in facts.totals(analysis)]
+    return _last_wrapped(rows, (), (False, True, True, False), width)
+
+
+def _fusion(
+    analysis: Analysis, options: TableOptions | None, width: int, *, shown: bool
+) -> Iterator[str]:
+    """What is fused and what is not, where asked for."""
+    if shown:
+        from onnxroof.report.fusion import fusion_sections
+
+        top = (options or TableOptions()).rows(DEFAULT_TOP)
+        yield from _sections(fusion_sections(analysis, top), width)
+
+
+def _sections(sections: Iterable[Section], width: int) -> Iterator[str]:
+    for section in sections:
+        lines = [piece for line in section.lines for piece in _wrapped(line, "", 0, width)]
+        if section.rows:
+            lines.append(_last_wrapped(section.rows, section.headers, section.right, width))
+        yield "\n".join([*_wrapped(section.title, "", 0, width), *lines])
+
+
+def _last_wrapped(
+    rows: Sequence[Sequence[str]], headers: Sequence[str], right: Sequence[bool], width: int
+) -> str:
+    """A table whose names are shortened and whose last column is wrapped where it must be.
+
+    In a terminal too narrow for that, columns go from the last but one on.
+    """
+    columns = [*zip(*([headers] if headers else []), *rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    kept = list(range(len(widths)))
+    while True:
+        beside = sum(widths[place] + _GAP for place in kept[1:-1]) + _GAP
+        wanted = min(widths[-1], _NARROWEST_TEXT)
+        names = min(widths[0], max(width - beside - wanted, _SHORTEST_LABEL))
+        if width - beside - names >= wanted or len(kept) == 2:
+            break
+        del kept[-2]
+    room = max(width - beside - names, 1)
+    lines: list[Sequence[str]] = []
+    for row, name in zip(rows, units.shorten_all([row[0] for row in rows], names), strict=True):
+        first, *more = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        lines.append((name, *(row[place] for place in kept[1:-1]), first))
+        lines += [(*("" for _ in kept[:-1]), line) for line in more]
+    shown = [headers[place] for place in kept] if headers else ()
+    return aligned(lines, shown, right=[right[place] for place in kept])
 
 
 def _formulas(analysis: Analysis, *, shown: bool) -> Iterator[str]:

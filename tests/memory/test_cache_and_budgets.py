@@ -57,6 +57,8 @@ def test_levels_are_budgets() -> None:
         ("dram", needed, True), ("sram", 2 * 256, False),
     ]  # fmt: skip
     assert verdicts[0].cut == ""
-    assert "cut 312 bytes" in verdicts[1].cut
+    # two tensors of 64 floats, two instances of 100 bytes
+    assert verdicts[1].excess_bytes == 2 * 256 - 2 * 100
+    assert "at MatMul#0 the largest tensor is" in verdicts[1].cut
     (short,) = check_budgets(plan, [Memory("dram", needed - 1)])
     assert "the weights are the larger part" in short.cut

@@ -91,8 +91,8 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
 
 
 def test_a_hostile_name_can_neither_move_the_cursor_nor_add_lines() -> None:
-    plain = render_text(analysis(renamed("up"), device()))
-    text = render_text(analysis(renamed("up\n\x1b[2J\u202eevil\x07"), device()))
+    plain = render_text(analysis(renamed("up"), device()), width=160)
+    text = render_text(analysis(renamed("up\n\x1b[2J\u202eevil\x07"), device()), width=160)
     assert "up\\n\\x1b[2J\\u202eevil\\x07" in text
     assert text.count("\n") == plain.count("\n")
     assert text.replace("\n", "").isprintable()

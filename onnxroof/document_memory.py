@@ -74,7 +74,9 @@ def _arena(arena: ArenaPlan) -> Document:
         "gap": arena.gap,
         "alignment_bytes": arena.alignment_bytes,
         "packer": arena.packer,
-        "bytes_by_packer": dict(arena.sizes_by_packer),
+        "tried": [
+            {"packer": packer, "bytes": nbytes} for packer, nbytes in arena.sizes_by_packer
+        ],
         "placements": [
             {
                 "name": placed.name,

@@ -231,3 +231,33 @@ def test_the_shell_completes(words: str, expected: set[str]) -> None:
         },
     )  # fmt: skip
     assert set(done.stdout.split()) == {f"plain,{word}" for word in expected}
+
+
+def test_a_model_is_written_in_a_better_order(run: Callable[..., Run], tmp_path: Path) -> None:
+    source = tmp_path / "decoder.onnx"
+    source.write_bytes((ROOT / "models" / "whisper_tiny_decoder.onnx").read_bytes())
+    target = tmp_path / "better.onnx"
+    code, out, err = run("reorder", str(source), "-o", str(target))
+    assert (code, err) == (0, "")
+    assert "saves 1.75 MB" in out
+    assert target.stat().st_size == source.stat().st_size
+    assert target.stat().st_mode == source.stat().st_mode
+    code, out, _ = run("report", str(target), "--reorder", "--format", "json")
+    order = json.loads(out)["memory"]["order"]
+    assert (code, order["saved_bytes"], order["is_optimal"]) == (0, 0, True)
+
+
+def test_a_reordered_model_stays_beside_its_weights(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    code, _, err = run("reorder", RESNET, "-o", str(tmp_path / "elsewhere.onnx"))
+    assert code == 2
+    assert "write the reordered model next to it" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_sections_come_when_asked_for(run: Callable[..., Run]) -> None:
+    code, out, err = run("report", RESNET, "--explain-fusion", "--timeline", "--reorder")
+    assert (code, err) == (0, "")
+    for title in ("not fused", "never in memory", "alive over time", "better order"):
+        assert title in out

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from onnxroof.document import SCHEMA_VERSION, as_dict
+from onnxroof.memory.order import reorder
 from onnxroof.report.json_report import render_json
 from tests.builders import model
 from tests.report.models import CHAIN, UNKNOWN, analysis, contradiction, device, renamed
 
 DOCS = Path(__file__).parents[1] / "docs" / "json.md"
+
+APPEND = """agraph (float[1, 2, 7, 4] past, float[1, 2, 1, 4] new) => (float[1, 2, 8, 4] present)
+    { present = Concat <axis = 2> (past, new) }"""
 
 PLAIN = {dict, list, str, int, float, bool, type(None)}
 
@@ -107,6 +111,39 @@ def test_names_of_any_kind_become_ascii() -> None:
     assert json.loads(text)["nodes"][0]["name"] == "é\u202e\n"
 
 
+def test_memory_has_every_figure_with_its_rule() -> None:
+    memory = as_dict(analysis(CHAIN, device()))["memory"]
+    table = {row["key"]: row["bytes"] for row in memory["table"]}  # type: ignore[index]
+    # x 16 bytes, a and b 32 each, y 12: all of them; at most a and b together; y over nothing
+    assert table["weights"] == 56 * 4
+    assert table["preallocated"] == 16 + 32 + 32 + 12
+    assert table["liveness"] == 32 + 32
+    assert table["in_place"] == 16 + 32
+    assert all(row["rule"] for row in memory["table"])  # type: ignore[index]
+    assert memory["live_bytes"] == [16 + 32, 32 + 32, 32 + 12]  # type: ignore[index]
+
+
+def test_a_cache_is_listed_layer_by_layer() -> None:
+    cache = as_dict(analysis(model(APPEND)))["memory"]["kv_cache"]  # type: ignore[index]
+    # 2 heads of 4 floats a token, 7 tokens before and 1 new
+    assert cache["bytes_per_token"] == 2 * 4 * 4
+    assert cache["total_bytes"] == 8 * 2 * 4 * 4
+    assert cache["tensors"][0]["past"] == "past"
+
+
+def test_hits_and_misses_of_fusion_are_part_of_the_document() -> None:
+    text = """agraph (float[1, 4, 8, 8] x, float[4, 4, 1, 1] w) => (float[1, 4, 8, 8] y)
+        { c = Conv (x, w)  y = Relu (c) }"""
+    fused = as_dict(analysis(model(text), device(runtime="onnxruntime")))["fusion"]
+    (hit,) = fused["hits"]  # type: ignore[index]
+    # the 4×8×8 result of the convolution is neither written nor read
+    assert hit["saved_bytes"] == 2 * 256 * 4
+    assert fused["kernels"][hit["kernel"]]["elided_tensors"] == ["c"]  # type: ignore[index]
+    alone = as_dict(analysis(model(text), device(runtime="none")))["fusion"]
+    assert alone["hits"] == []  # type: ignore[index]
+    assert [miss["reason"] for miss in alone["misses"]] == ["not in this runtime"]  # type: ignore[index]
+
+
 def test_every_key_is_documented() -> None:
     documented = set(re.findall(r"`([a-z][a-z0-9_]*)`", DOCS.read_text(encoding="utf-8")))
     text = """agraph (float[2, 4] x, bool c) => (int64[2, n] y) {
@@ -116,6 +153,8 @@ def test_every_key_is_documented() -> None:
     branching = as_dict(analysis(model(text), device()), with_tensors=True)
     found = keys(branching) | keys(as_dict(analysis(UNKNOWN, device(runtime="tensorrt"))))
     found |= keys(as_dict(analysis(contradiction())))
+    cache = analysis(model(APPEND))
+    found |= keys(as_dict(cache, order=reorder(cache.cost)))
     data = {"fp32", "int64", "compute", "memory", "overhead", "unknown", "ai.onnx", "acme"}
     data |= {"built-in", "none", "bool"}
     assert found - documented - data == set()

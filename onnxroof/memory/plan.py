@@ -164,14 +164,14 @@ class MemoryPlan:
                 "freed after the last use", where,
             ),
             _row("in_place", "in place", self.in_place_peak,
-                 "elementwise results and cache appends over their input"),
+                 "over dying inputs"),
             _row("views_aliased", "views aliased", self.aliased_peak,
-                 "views share their source's buffer"),
+                 "share their source's buffer"),
             _row("shared", "in place, views aliased", self.shared_peak, "both"),
             MemoryRow(
                 "arena", "arena", arena.nbytes,
-                f"static offsets packed {arena.packer}, aligned to {arena.alignment_bytes} bytes, "
-                f"{100 * arena.gap:.1f} % above the lower bound",
+                f"{arena.packer}, aligned to {arena.alignment_bytes} B, "
+                f"{100 * arena.gap:.1f} % above lower bound",
             ),
             MemoryRow(
                 "average", "average", round(self.average_bytes), "mean over the nodes"

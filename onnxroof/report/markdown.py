@@ -43,11 +43,11 @@ def render_markdown(
         from onnxroof.report.formulas import totals_lines
 
         blocks.append("\n".join(f"    {line}" for line in totals_lines(analysis.formulas)))
-    blocks += _sections(memory_sections(analysis, timeline=extras.timeline, order=extras.order))
     if analysis.rooflines:
         headers, figures = facts.verdict(analysis)
         blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))
         blocks.append("\n".join(f"- {escaped(line)}" for line in facts.device_lines(analysis)))
+    blocks += _sections(memory_sections(analysis, timeline=extras.timeline, order=extras.order))
     if extras.fusion:
         from onnxroof.report.fusion import fusion_sections
 

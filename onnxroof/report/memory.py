@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxroof.memory import MemoryPlan, MemoryRow
     from onnxroof.memory.order import NodeOrder
 
-_LONGEST_NAME = 48
+_LONGEST_NAME = 32
 _TIMELINE_LINES = 40
 _BAR = 20
 

@@ -67,7 +67,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         precision: "fp16", "bf16", "fp8", "int8" or "fp32": as if weights and activations were
             stored and computed so; "" keeps the file's types.
         runtime: Whose fusions, algorithms and overheads to expect: a runtime's name, a fusion
-            set's, or the path of a YAML file; None takes the profile's default.
+            set's, or the path of a YAML file; None takes each profile's default. `kernels` and
+            `memory` are those of the first device.
         peak: "vendor" for data-sheet peaks, "sustained" for measured ones.
         threads: Threads to use, on devices that have them; None takes the profile's default.
         operators: YAML file that describes operators of your own (see `onnxroof.plugins`).
@@ -92,12 +93,16 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     if findings.problems and not keep_going:
         raise ShapeMismatchError(findings.problems)
     cost = count_costs(shaped)
-    runs = load_runtime(runtime or default_runtime(profiles))
-    kernels = plan_kernels(cost, runs.fusion)
+    runs = [load_runtime(runtime or profile.runtime) for profile in profiles]
+    first = runs[0] if runs else load_runtime(runtime or default_runtime(()))
+    plans = {name: plan_kernels(cost, name) for name in {run.fusion for run in (first, *runs)}}
+    kernels = plans[first.fusion]
     memory = plan_memory(kernels)
     rooflines = tuple(
-        predictor_for(profile, runs, memo).expect(apply_roofline(kernels, profile, peak), kernels)
-        for profile in profiles
+        predictor_for(profile, run, memo).expect(
+            apply_roofline(plans[run.fusion], profile, peak), plans[run.fusion]
+        )
+        for profile, run in zip(profiles, runs, strict=True)
     )
     said = (*model.assumptions, *bindings.assumptions, *findings.assumptions)
     return Analysis(

@@ -282,6 +282,9 @@ def _roofline(result: RooflineResult) -> Document:
         "kernels": [
             {
                 "kernel": time.kernel,
+                "name": kernel.name,
+                "op_type": kernel.op_type,
+                "anchor": kernel.anchor,
                 "seconds": time.seconds,
                 "compute_seconds": time.compute_seconds,
                 "memory_seconds": time.memory_seconds,
@@ -290,7 +293,7 @@ def _roofline(result: RooflineResult) -> Document:
                 "arithmetic_intensity_flop_per_byte": time.arithmetic_intensity,
                 "attainable_flops_per_second": time.attainable_ops_per_second,
             }
-            for time in result.kernels
+            for kernel, time in zip(result.plan.kernels, result.kernels, strict=True)
         ],
         "expected": [
             {

@@ -37,7 +37,8 @@ class Metric:
 
 def kernel_seconds(analysis: Analysis, device: int) -> tuple[float, ...]:
     """Time of each kernel on a device, which together are its latency."""
-    return analysis.rooflines[device].kernel_seconds
+    placed = analysis.rooflines[device].at_kernels_of(analysis.kernels)
+    return tuple([0.0 if entry is None else entry[0] for entry in placed])
 
 
 def _latency(analysis: Analysis, device: int) -> float:

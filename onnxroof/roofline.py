@@ -74,6 +74,7 @@ class RooflineResult:
 
     Attributes:
         hardware: The device.
+        plan: The kernels that its runtime launches.
         peak_kind: "vendor" or "sustained" figures.
         kernels: The roofline bound of each kernel of the plan.
         latency_seconds: Expected latency (see `onnxroof.latency`); the bound where only a fusion
@@ -92,6 +93,7 @@ class RooflineResult:
     """
 
     hardware: HardwareProfile
+    plan: KernelPlan
     peak_kind: PeakKind
     kernels: tuple[KernelTime, ...]
     latency_seconds: float
@@ -106,6 +108,29 @@ class RooflineResult:
     bound_seconds: float = 0.0
     runtime: str = ""
     expected: tuple[KernelLatency, ...] = ()
+
+    def at_kernels_of(self, plan: KernelPlan) -> tuple[tuple[float, Bound] | None, ...]:
+        """Time and bound at each kernel of another runtime's plan of the same graph.
+
+        Every kernel of this device stands where its anchor lies; of several, the longest gives
+        the bound. None: the work of that kernel is inside others here.
+        """
+        own = zip(self.plan.kernels, self.kernel_seconds, self.kernel_bounds, strict=True)
+        if plan is self.plan:
+            return tuple([(seconds, bound) for _, seconds, bound in own])
+        holder = {node: kernel.index for kernel in plan.kernels for node in kernel.nodes}
+        found: dict[int, list[tuple[float, Bound]]] = {}
+        for kernel, seconds, bound in own:
+            if kernel.anchor in holder:
+                found.setdefault(holder[kernel.anchor], []).append((seconds, bound))
+        return tuple(
+            [
+                (sum(seconds for seconds, _ in parts), max(parts, key=lambda part: part[0])[1])
+                if (parts := found.get(kernel.index))
+                else None
+                for kernel in plan.kernels
+            ]
+        )
 
     @property
     def kernel_seconds(self) -> tuple[float, ...]:
@@ -157,6 +182,7 @@ def apply_roofline(
     main_type, share = _achieved(plan, device, flops, latency)
     return RooflineResult(
         hardware=hardware,
+        plan=plan,
         peak_kind=peak,
         kernels=kernels,
         latency_seconds=latency,

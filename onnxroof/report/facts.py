@@ -61,10 +61,14 @@ def assumptions(analysis: Analysis) -> list[str]:
         said.append(_data_dependent_line(analysis.data_dependent))
     if analysis.totals.per_trip:
         said.append("loops whose number of trips only a run tells are counted for one trip")
-    runtime = analysis.kernels.runtime
-    others = [r.hardware.name for r in analysis.rooflines if r.hardware.runtime != runtime]
-    if others:
-        said.append(f"{', '.join(others)}: timed with the kernels of {runtime}, not the default's")
+    shown = analysis.kernels
+    said += [
+        f"{result.hardware.name} launches the {units.plural(len(result.plan.kernels), 'kernel')} of"
+        f" {result.plan.runtime}; in a table of kernels their times stand at those of"
+        f" {shown.runtime} that hold them"
+        for result in analysis.rooflines
+        if result.plan is not shown
+    ]
     for result in analysis.rooflines:
         said.extend(result.assumptions)
     return [printable(sentence) for sentence in dict.fromkeys(said)]
@@ -134,8 +138,11 @@ def totals(analysis: Analysis) -> list[Figure]:
 def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
     """A table with one column a device: headers and rows."""
     results = analysis.rooflines
+    expected = any(result.expected for result in results)
     rows = [
+        ["runtime", *(printable(result.runtime or result.plan.runtime) for result in results)],
         ["latency", *(_latency(result) for result in results)],
+        *([["roofline bound", *(_bound(result) for result in results)]] if expected else []),
         ["runs per second", *(_throughput(result) for result in results)],
     ]
     for bound in ("compute", "memory", "overhead", "unknown"):
@@ -270,8 +277,16 @@ def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str) -> Figure
 
 
 def _latency(result: RooflineResult) -> str:
-    """A lower bound by its making, unless sizes were taken at their largest."""
+    """What is expected of the runtime; a lower bound where no runtime was considered."""
     text = units.duration(result.latency_seconds)
+    if result.expected and not result.is_lower_bound_of_plan:
+        return text
+    return text if result.at_upper_bounds else units.bounded(text, at_least=True)
+
+
+def _bound(result: RooflineResult) -> str:
+    """A lower bound by its making, unless sizes were taken at their largest."""
+    text = units.duration(result.bound_seconds)
     return text if result.at_upper_bounds else units.bounded(text, at_least=True)
 
 
@@ -281,6 +296,8 @@ def _throughput(result: RooflineResult) -> str:
         return units.UNKNOWN
     per_second = 1 / result.latency_seconds
     text = units.significant(per_second) if per_second < 1000 else f"{per_second:,.0f}"
+    if result.expected and not result.is_lower_bound_of_plan:
+        return text
     return text if result.at_upper_bounds else units.bounded(text, at_most=True)
 
 
@@ -296,7 +313,7 @@ def _share_of_peak(result: RooflineResult) -> str:
 
 
 def _bound_share(result: RooflineResult, bound: str) -> float:
-    return next((share for key, share in result.bound_shares.items() if key.value == bound), 0.0)
+    return next((share for key, share in result.time_shares.items() if key.value == bound), 0.0)
 
 
 def _ridge(result: RooflineResult) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onnxroof.analysis import Analysis
     from onnxroof.cost import NodeCost
-    from onnxroof.fusion.plan import Kernel
+    from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.roofline import RooflineResult
 
 NO_SCOPE = "(no scope)"
@@ -164,7 +164,7 @@ def scope_at(scope: str, depth: int) -> str:
 
 
 def _by_kernel(analysis: Analysis) -> list[Row]:
-    columns = [_row_times(result) for result in analysis.rooflines]
+    columns = [_row_times(result, analysis.kernels) for result in analysis.rooflines]
     nodes = {node.node.index: node for node in analysis.nodes}
     return [
         _kernel_row(kernel, nodes, tuple(column[place] for column in columns))
@@ -172,11 +172,14 @@ def _by_kernel(analysis: Analysis) -> list[Row]:
     ]
 
 
-def _row_times(result: RooflineResult) -> list[RowTime]:
+def _row_times(result: RooflineResult, plan: KernelPlan) -> list[RowTime]:
+    """Times of a device at the kernels of a plan; "fused" where others hold the work there."""
     latency = result.latency_seconds
     return [
-        RowTime(seconds, bound.value, seconds / latency if latency else None)
-        for seconds, bound in zip(result.kernel_seconds, result.kernel_bounds, strict=True)
+        RowTime(None, "fused")
+        if entry is None
+        else RowTime(entry[0], entry[1].value, entry[0] / latency if latency else None)
+        for entry in result.at_kernels_of(plan)
     ]
 
 
@@ -203,23 +206,23 @@ def _kernel_row(kernel: Kernel, nodes: dict[int, NodeCost], times: tuple[RowTime
 
 def _with_times(analysis: Analysis) -> list[tuple[NodeCost, tuple[RowTime, ...]]]:
     """Every node with the times of the kernels it anchors, one per device."""
-    at_anchor: dict[int, list[RowTime]] = defaultdict(list)
-    for result in analysis.rooflines:
-        times = _row_times(result)
-        for kernel, time in zip(analysis.kernels.kernels, times, strict=True):
-            at_anchor[kernel.anchor].append(time)
-    inside = {index for kernel in analysis.kernels.kernels for index in kernel.nodes}
-    fused = (RowTime(None, "fused"),) * len(analysis.rooflines)
-    removed = (RowTime(None, "removed"),) * len(analysis.rooflines)
+    columns = [_times_of_nodes(result) for result in analysis.rooflines]
+    removed = RowTime(None, "removed")
     return [
-        (
-            node,
-            tuple(at_anchor[node.node.index])
-            if node.node.index in at_anchor
-            else (fused if node.node.index in inside else removed),
-        )
+        (node, tuple(column.get(node.node.index, removed) for column in columns))
         for node in analysis.nodes
     ]
+
+
+def _times_of_nodes(result: RooflineResult) -> dict[int, RowTime]:
+    """A kernel's time at its anchor, "fused" at its other nodes; nothing for what is not run."""
+    fused = RowTime(None, "fused")
+    found = {index: fused for kernel in result.plan.kernels for index in kernel.nodes}
+    times = _row_times(result, result.plan)
+    found.update(
+        (kernel.anchor, time) for kernel, time in zip(result.plan.kernels, times, strict=True)
+    )
+    return found
 
 
 def _node_row(node: NodeCost, times: tuple[RowTime, ...]) -> Row:

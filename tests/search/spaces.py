@@ -4,66 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from examples.spaces import CHOICES, nas_bench_201
 from onnxroof import GraphBuilder
 
 if TYPE_CHECKING:
     import random
 
-    from onnxroof.builder import Tensor
-
-CHOICES = ("none", "skip", "pool", "1x1", "3x3")
-"""What an edge of a NAS-Bench-201 cell can be."""
+__all__ = ["dense", "mobile_net", "nas_bench_201", "random_cell", "transformer"]
 
 
 def random_cell(source: random.Random) -> tuple[str, ...]:
     """One choice for each of the six edges."""
     return tuple(source.choice(CHOICES) for _ in range(6))
-
-
-def _convolved(g: GraphBuilder, x: Tensor, filters: int, kernel: int, stride: int = 1) -> Tensor:
-    return g.batch_norm(g.conv(g.relu(x), filters, kernel, stride=stride))
-
-
-def _edge(g: GraphBuilder, x: Tensor, choice: str) -> Tensor | None:
-    if choice == "none":
-        return None
-    if choice == "skip":
-        return x
-    if choice == "pool":
-        return g.average_pool(x, 3, padding=1)
-    return _convolved(g, x, x.channels, int(choice[0]))
-
-
-def _cell(g: GraphBuilder, x: Tensor, choices: tuple[str, ...]) -> Tensor:
-    """Four vertices, an edge between any two: each vertex is the sum of what reaches it."""
-    edges = iter(choices)
-    vertices: list[Tensor | None] = [x]
-    for _ in range(3):
-        reaching = [(vertex, next(edges)) for vertex in vertices]
-        total: Tensor | None = None
-        for vertex, choice in reaching:
-            made = None if vertex is None else _edge(g, vertex, choice)
-            if made is not None:
-                total = made if total is None else g.add(total, made)
-        vertices.append(total)
-    last = vertices[-1]
-    return g.mul(x, g.constant(0.0)) if last is None else last
-
-
-def nas_bench_201(choices: tuple[str, ...], cells: int = 5, batch: int = 1) -> GraphBuilder:
-    """A CIFAR-10 network of three stages with one cell repeated in each."""
-    g = GraphBuilder("nas-bench-201")
-    x = g.batch_norm(g.conv(g.input((batch, 3, 32, 32)), 16, 3))
-    for stage in range(3):
-        if stage:
-            wide = 2 * x.channels
-            y = _convolved(g, _convolved(g, x, wide, 3, stride=2), wide, 3)
-            x = g.add(y, g.conv(g.average_pool(x, 2, stride=2), wide, 1))
-        for _ in range(cells):
-            x = _cell(g, x, choices)
-    x = g.relu(g.batch_norm(x))
-    g.output(g.linear(g.flatten(g.global_average_pool(x)), 10))
-    return g
 
 
 def mobile_net(blocks: list[tuple[int, int, int, int]], *, excite: bool = False) -> GraphBuilder:
@@ -89,8 +41,8 @@ def dense(growth: list[int]) -> GraphBuilder:
     x = g.conv(g.input((1, 3, 32, 32)), 8, 3)
     for wide in growth:
         for _ in range(3):
-            x = g.concat(x, _convolved(g, x, wide, 3))
-        x = g.max_pool(_convolved(g, x, x.channels // 2, 1), 2, stride=2)
+            x = g.concat(x, g.batch_norm(g.conv(g.relu(x), wide, 3)))
+        x = g.max_pool(g.batch_norm(g.conv(g.relu(x), x.channels // 2, 1)), 2, stride=2)
     g.output(g.linear(g.flatten(g.global_average_pool(x)), 10))
     return g
 

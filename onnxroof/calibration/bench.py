@@ -12,7 +12,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,9 @@ LARGE_SPREAD = 0.1
 
 TOO_LARGE_SPREAD = 0.5
 """Spread of a figure that times rest on at which no profile is written unasked."""
+
+_NO_GAIN = 0.9
+"""All threads together below this share of one thread: something else held the cores."""
 
 _LONGEST_SECONDS = 0.6
 _SMALLEST_SET = 24 * 2**10
@@ -103,7 +106,7 @@ class Bench:
         return 1 / self.runs[min(self.runs)]["call"].rate_per_second
 
     def fork_join_seconds(self) -> float | None:
-        """Time of a small product on all threads beyond its share of the time on one.
+        """Time of a small product on the library's threads beyond its share of the time on one.
 
         None with one thread only, or where no difference shows.
         """
@@ -138,14 +141,19 @@ class Bench:
 
     def refusal(self) -> str:
         """Why the figures are too uncertain for a profile; "" when they are not."""
-        run = self.runs[self.threads]
-        bad = [name for name in ("fp32", "scale") if run[name].spread > TOO_LARGE_SPREAD]
+        run, alone = self.runs[self.threads], self.runs[min(self.runs)]
+        bad = [
+            f"quartiles of {_TITLES[name]} lie {run[name].spread:.0%} of the median apart"
+            for name in ("fp32", "scale")
+            if run[name].spread > TOO_LARGE_SPREAD
+        ]
+        if run["fp32"].rate_per_second < alone["fp32"].rate_per_second * _NO_GAIN:
+            bad.append(f"products on {self.threads} threads are slower than on one")
         if not bad:
             return ""
-        listed = ", ".join(f"{_TITLES[name]} {run[name].spread:.0%}" for name in bad)
         return (
-            f"quartiles lie too far apart ({listed} of the median): stop other programs and run"
-            " again, or take the figures as they are with --accept-noise"
+            f"{' and '.join(bad)}: stop other programs and run again, or take the figures as they"
+            " are with --accept-noise"
         )
 
 
@@ -198,9 +206,9 @@ def bench(
         plan(sum(request.count() for request in requests))
     runs: dict[int, dict[str, Measurement]] = {}
     for request in requests:
-        runs[request.threads] = {}
+        run = runs.setdefault(request.threads, {})
         for name, found in _measured(request):
-            runs[request.threads][name] = found
+            run[name] = found
             if progress is not None:
                 progress()
     far = _far_bytes(host)
@@ -208,33 +216,30 @@ def bench(
 
 
 def _requests(host: Host, seconds: float) -> list[Request]:
-    """One for each number of threads; the curve over working sets for one and for all."""
+    """One for each number of threads; the curve over working sets for one and for all.
+
+    The last leaves products to the threads of the BLAS library, to see what sharing one costs.
+    """
     counts = thread_counts(host.cores)
     far = _far_bytes(host)
     sets = {
         count: tuple(working_sets(host, count)) if count in (1, counts[-1]) else ()
         for count in counts
     }
-    total = sum(Request(count, sets[count], far, 1.0).count() for count in counts)
-    each = min(seconds / total, _LONGEST_SECONDS)
-    return [Request(count, sets[count], far, each) for count in counts]
+    requests = [Request(count, sets[count], far, 1.0, host.places) for count in counts]
+    if host.cores > 1:
+        requests.append(Request(host.cores, (), far, 1.0, blas_threads=host.cores))
+    each = min(seconds / sum(request.count() for request in requests), _LONGEST_SECONDS)
+    return [replace(request, seconds=each) for request in requests]
 
 
 def _measured(request: Request) -> Iterator[tuple[str, Measurement]]:
     """The measurements of a process, as they come."""
-    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(request.threads))}
+    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(request.blas_threads))}
     package = str(Path(__file__).resolve().parents[2])
     earlier = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = package + (os.pathsep + earlier if earlier else "")
-    text = json.dumps(
-        {
-            "threads": request.threads,
-            "working_sets": request.working_sets,
-            "far_bytes": request.far_bytes,
-            "seconds": request.seconds,
-        }
-    )
-    command = [sys.executable, "-m", "onnxroof.calibration.worker", text]
+    command = [sys.executable, "-m", "onnxroof.calibration.worker", json.dumps(asdict(request))]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:

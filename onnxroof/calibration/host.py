@@ -46,6 +46,7 @@ class Host:
         processor: Its name.
         vendor: Who made it.
         cores: Physical cores this process may run on.
+        places: A hardware thread of each of them, where the system tells them apart.
         logical: Hardware threads it may run on.
         caches: Data caches, the nearest first; () where the system does not tell.
         memory_bytes: Main memory; None where the system does not tell.
@@ -60,6 +61,7 @@ class Host:
     processor: str
     vendor: str
     cores: int
+    places: tuple[int, ...]
     logical: int
     caches: tuple[Cache, ...]
     memory_bytes: int | None
@@ -76,11 +78,13 @@ def inspect_host() -> Host:
     usable = _usable()
     facts = _cpuinfo()
     bits, per_cycle = _vectors(facts)
+    places = _places(usable)
     name = facts.get("model name") or _sysctl("machdep.cpu.brand_string") or platform.processor()
     return Host(
         processor=name or platform.machine() or "unknown processor",
         vendor=_vendor(facts, name),
-        cores=_physical(usable),
+        cores=len(places) or _physical_of_mac() or len(usable),
+        places=places,
         logical=len(usable),
         caches=tuple(_caches(usable)) or tuple(_mac_caches()),
         memory_bytes=_memory_bytes(),
@@ -100,12 +104,20 @@ def _usable() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def _physical(usable: list[int]) -> int:
-    siblings = {_read(_CPU / f"cpu{n}" / "topology" / "thread_siblings_list") for n in usable}
-    if "" not in siblings:
-        return len(siblings)
+def _places(usable: list[int]) -> tuple[int, ...]:
+    """The first usable hardware thread of each core; () where the system does not tell."""
+    first: dict[str, int] = {}
+    for cpu in usable:
+        siblings = _read(_CPU / f"cpu{cpu}" / "topology" / "thread_siblings_list")
+        if not siblings:
+            return ()
+        first.setdefault(siblings, cpu)
+    return tuple(first.values())
+
+
+def _physical_of_mac() -> int:
     told = _sysctl("hw.physicalcpu")
-    return int(told) if told.isdecimal() and told != "0" else len(usable)
+    return int(told) if told.isdecimal() else 0
 
 
 def _cpuinfo() -> dict[str, str]:

@@ -39,39 +39,58 @@ class Measurement:
     disturbed: int
 
 
-def measure(call: Callable[[], object], work: float, seconds: float) -> Measurement:
-    """Time a call for so many seconds.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its seconds, and whether nothing took a core away meanwhile."""
+
+    seconds: float
+    is_calm: bool
+
+
+def timed(call: Callable[[], object], *, of_thread: bool = False) -> Run:
+    """Run a call once.
+
+    Args:
+        call: What to run.
+        of_thread: Look at switches of the calling thread alone, not of the whole process.
+    """
+    switches = _switches(of_thread=of_thread)
+    start = time.perf_counter()
+    call()
+    seconds = time.perf_counter() - start
+    return Run(seconds, _switches(of_thread=of_thread) == switches)
+
+
+def measure(once: Callable[[], Run], work: float, seconds: float) -> Measurement:
+    """Run something again and again for so many seconds.
 
     Runs in which the system switched the process out are left out, where the system says so and
     enough others remain.
 
     Args:
-        call: What to time; short against a scheduler's time slice, a few milliseconds.
-        work: What one call does, in the unit of the rate (FLOP, bytes, calls).
+        once: Runs it once; short against a scheduler's time slice, a few milliseconds.
+        work: What one run does, in the unit of the rate (FLOP, bytes, calls).
         seconds: How long to go on; up to `PATIENCE` times as long while fewer than
             `FEWEST_SAMPLES` runs were undisturbed.
     """
     for _ in range(WARMING_CALLS):
-        call()
-    runs: list[tuple[float, bool]] = []
+        once()
+    runs: list[Run] = []
     start = time.perf_counter()
     while _goes_on(runs, (time.perf_counter() - start) / seconds):
-        switches = _switches()
-        begun = time.perf_counter()
-        call()
-        runs.append((time.perf_counter() - begun, _switches() == switches))
-    calm = [elapsed for elapsed, is_calm in runs if is_calm]
-    kept = calm if len(calm) >= FEWEST_SAMPLES else [elapsed for elapsed, _ in runs]
-    return summarize([work / max(elapsed, 1e-9) for elapsed in kept], len(runs) - len(kept))
+        runs.append(once())
+    calm = [run for run in runs if run.is_calm]
+    kept = calm if len(calm) >= FEWEST_SAMPLES else runs
+    return summarize([work / max(run.seconds, 1e-9) for run in kept], len(runs) - len(kept))
 
 
-def _goes_on(runs: Sequence[tuple[float, bool]], elapsed: float) -> bool:
+def _goes_on(runs: Sequence[Run], elapsed: float) -> bool:
     """Whether more runs are needed when so many times the planned time has passed."""
     if len(runs) < FEWEST_SAMPLES:
         return True
     if len(runs) >= MOST_SAMPLES:
         return False
-    calm = sum(is_calm for _, is_calm in runs)
+    calm = sum(run.is_calm for run in runs)
     return elapsed < (1 if calm >= FEWEST_SAMPLES else PATIENCE)
 
 
@@ -82,10 +101,11 @@ def summarize(rates: Sequence[float], disturbed: int = 0) -> Measurement:
     return Measurement(median, max(rates), (high - low) / median, len(rates), disturbed)
 
 
-def _switches() -> int:
-    """How often the system took a core from this process; 0 where it does not tell."""
+def _switches(*, of_thread: bool) -> int:
+    """How often the system took a core from this process or thread; 0 where it does not tell."""
     try:
         import resource
     except ImportError:  # Windows
         return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    who = getattr(resource, "RUSAGE_THREAD", None) if of_thread else resource.RUSAGE_SELF
+    return 0 if who is None else resource.getrusage(who).ru_nivcsw

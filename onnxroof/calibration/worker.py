@@ -1,26 +1,28 @@
 """The part of `hw bench` that runs in a process of its own, with a number of threads.
 
-A BLAS library fixes its threads when it is loaded, so each number of threads needs a process.
+A BLAS library fixes its threads when it is loaded, so each number of them needs a process.
 Run as `python -m onnxroof.calibration.worker REQUEST`: a JSON request in, one JSON line a
 measurement out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from onnxroof.calibration.sampling import measure
+from onnxroof.calibration.sampling import Run, measure, timed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
     Job = Callable[[], object]
     Array = NDArray[np.float32]
+    Pair = tuple[Array, Array]
+
+Part = TypeVar("Part")
 
 TYPES: dict[str, type[np.floating]] = {"fp32": np.float32, "fp64": np.float64}
 SMALL_PRODUCT = 128
@@ -39,7 +44,10 @@ CALLS = 1000
 _SAMPLE_SECONDS = 3e-3
 """Aim for a run: long against the clock, short against a scheduler's time slice."""
 
-_LARGEST_PRODUCT = 4096
+_PRODUCT, _LARGEST_PRODUCT = 384, 4096
+
+_LATEST = 0.25
+"""How much later than the first the last thread may start, over the time of a run."""
 
 _CALL_BYTES = 2**24
 """Bytes of an array that one call goes through, the same small array again and again."""
@@ -50,55 +58,77 @@ class Request:
     """What to measure.
 
     Attributes:
-        threads: Threads to use; the BLAS library was told so by the environment.
+        threads: Threads to use.
         working_sets: Bytes of each bandwidth measurement, all threads together.
         far_bytes: The working set in main memory.
         seconds: Time for one measurement.
+        places: Hardware threads to go through memory on, one a thread; () leaves the choice to
+            the system, which may put two threads on one core.
+        blas_threads: Threads the BLAS library was told to use, by the environment.
     """
 
     threads: int
     working_sets: tuple[int, ...]
     far_bytes: int
     seconds: float
+    places: tuple[int, ...] = ()
+    blas_threads: int = 1
 
     def count(self) -> int:
         """How many measurements it makes."""
-        return len(TYPES) + 2 + len(self.working_sets) + len(_FAR_KERNELS)
+        if self.blas_threads > 1:
+            return 2
+        alone = 2 if self.threads == 1 else 0
+        return len(TYPES) + alone + len(self.working_sets) + len(_FAR_KERNELS)
 
 
 def run(request: Request) -> Iterator[tuple[str, Measurement]]:
-    """Every measurement with its name, such as fp32, small, call, scale 49152 or read."""
-    for name, dtype in TYPES.items():
-        yield name, _product_rate(dtype, request.seconds)
-    yield "small", _product(np.float32, SMALL_PRODUCT, request.seconds / 2)
-    yield "call", _call_rate(request.seconds / 2)
-    with ThreadPoolExecutor(request.threads) as pool:
+    """Every measurement with its name, such as fp32, small, call, scale 49152 or read.
+
+    With one BLAS thread, every thread of the crew multiplies and moves arrays of its own; with
+    several, one product after the other is left to the library's own threads.
+    """
+    seconds = request.seconds
+    if request.blas_threads > 1:
+        yield "product", _shared_product(np.float32, _shared_size(np.float32), seconds)
+        yield "small", _shared_product(np.float32, SMALL_PRODUCT, seconds)
+        return
+    with _Crew(request) as crew:
+        for name, dtype in TYPES.items():
+            yield name, _products(dtype, request, crew)
+        if request.threads == 1:
+            yield "small", _shared_product(np.float32, SMALL_PRODUCT, seconds)
+            yield "call", _call_rate(seconds)
         for nbytes in request.working_sets:
-            yield f"scale {nbytes}", _bandwidth("scale", nbytes, request, pool)
+            yield f"scale {nbytes}", _bandwidth("scale", nbytes, request, crew)
         for kernel in _FAR_KERNELS:
-            yield kernel, _bandwidth(kernel, request.far_bytes, request, pool)
+            yield kernel, _bandwidth(kernel, request.far_bytes, request, crew)
 
 
-def _product_rate(dtype: type[np.floating], seconds: float) -> Measurement:
-    """FLOP/s of square products large enough for a run of a few milliseconds."""
-    n = 256
+def _products(dtype: type[np.floating], request: Request, crew: _Crew) -> Measurement:
+    """FLOP/s of square products, each thread with its own."""
+    jobs = [_product_job(dtype, _PRODUCT) for _ in range(request.threads)]
+    return measure(
+        lambda: crew.do(lambda job: job(), jobs), 2.0 * _PRODUCT**3 * len(jobs), request.seconds
+    )
+
+
+def _shared_size(dtype: type[np.floating]) -> int:
+    """Rows of a square product that takes the library's threads a few milliseconds."""
+    n = _PRODUCT
     while n < _LARGEST_PRODUCT and _fastest_of(_product_job(dtype, n)) < _SAMPLE_SECONDS / 2:
         n *= 2
-    return _product(dtype, n, seconds)
+    return n
 
 
 def _fastest_of(job: Job, runs: int = 5) -> float:
     """Seconds of the fastest of a few runs."""
-    best = float("inf")
-    for _ in range(runs):
-        start = time.perf_counter()
-        job()
-        best = min(best, time.perf_counter() - start)
-    return best
+    return min(timed(job).seconds for _ in range(runs))
 
 
-def _product(dtype: type[np.floating], n: int, seconds: float) -> Measurement:
-    return measure(_product_job(dtype, n), 2.0 * n**3, seconds)
+def _shared_product(dtype: type[np.floating], n: int, seconds: float) -> Measurement:
+    job = _product_job(dtype, n)
+    return measure(lambda: timed(job), 2.0 * n**3, seconds)
 
 
 def _product_job(dtype: type[np.floating], n: int) -> Job:
@@ -114,7 +144,7 @@ def _call_rate(seconds: float) -> Measurement:
         for _ in range(CALLS):
             np.add(one, one, out)
 
-    return measure(calls, CALLS, seconds)
+    return measure(lambda: timed(calls), CALLS, seconds)
 
 
 # -- bandwidth -------------------------------------------------------------------------------
@@ -141,7 +171,50 @@ _KERNELS: dict[str, tuple[Callable[[Array, Array], None], int]] = {
 _FAR_KERNELS = ("scale", "copy", "read")
 
 
-def _bandwidth(kernel: str, nbytes: int, request: Request, pool: ThreadPoolExecutor) -> Measurement:
+class _Crew:
+    """One thread a place, each staying there where the system allows to say so."""
+
+    def __init__(self, request: Request) -> None:
+        places: list[int | None] = list(request.places[: request.threads])
+        places += [None] * (request.threads - len(places))
+        self._threads = [
+            ThreadPoolExecutor(1, initializer=_stay, initargs=(place,)) for place in places
+        ]
+
+    def do(self, work: Callable[[Part], object], parts: Sequence[Part]) -> Run:
+        """Work on the parts, one a thread.
+
+        Each thread takes its own time, so that waking it costs nothing; the rate is the sum of
+        theirs. A run in which they hardly overlapped is no run of all together, thus disturbed.
+        """
+
+        def own(part: Part) -> tuple[float, Run]:
+            return time.perf_counter(), timed(lambda: work(part), of_thread=True)
+
+        pending = [t.submit(own, part) for t, part in zip(self._threads, parts, strict=True)]
+        runs = [done.result() for done in pending]
+        seconds = len(runs) / sum(1 / max(run.seconds, 1e-9) for _, run in runs)
+        starts = [start for start, _ in runs]
+        together = max(starts) - min(starts) <= _LATEST * seconds
+        return Run(seconds, together and all(run.is_calm for _, run in runs))
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for thread in self._threads:
+            thread.shutdown()
+
+
+def _stay(place: int | None) -> None:
+    """Bind the calling thread to a hardware thread; without effect where that is not possible."""
+    if place is None or not hasattr(os, "sched_setaffinity"):
+        return
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, {place})
+
+
+def _bandwidth(kernel: str, nbytes: int, request: Request, crew: _Crew) -> Measurement:
     """Bytes a second on a working set, split over the threads.
 
     Small sets are gone through many times in one call, by a repeated axis of stride 0, so that
@@ -154,22 +227,20 @@ def _bandwidth(kernel: str, nbytes: int, request: Request, pool: ThreadPoolExecu
     parts = [_pair(length, repeats) for _ in range(request.threads)]
     once = float(length * 4 * moved * request.threads * repeats)
 
-    def go_through(part: tuple[Array, Array], times: int) -> None:
-        for _ in range(times):
-            function(*part)
+    def run(times: int) -> Run:
+        def go_through(part: Pair) -> None:
+            for _ in range(times):
+                function(*part)
 
-    def job(times: int) -> Job:
-        if request.threads == 1:
-            return lambda: go_through(parts[0], times)
-        return lambda: list(pool.map(go_through, parts, [times] * request.threads))
+        return crew.do(go_through, parts)
 
     times = 1
-    while _fastest_of(job(times)) < _SAMPLE_SECONDS / 2:
+    while min(run(times).seconds for _ in range(5)) < _SAMPLE_SECONDS / 2:
         times *= 2
-    return measure(job(times), once * times, request.seconds)
+    return measure(lambda: run(times), once * times, request.seconds)
 
 
-def _pair(length: int, repeats: int) -> tuple[Array, Array]:
+def _pair(length: int, repeats: int) -> Pair:
     """Source and target, half a page apart modulo pages.
 
     Processors take a load for dependent on a recent store to the same place of another page; at
@@ -191,7 +262,8 @@ def _repeated(values: Array, repeats: int) -> Array:
 def main() -> None:
     """Read the request, measure, write."""
     given = json.loads(sys.argv[1])
-    request = Request(**{**given, "working_sets": tuple(given["working_sets"])})
+    lists = {name: tuple(given[name]) for name in ("working_sets", "places")}
+    request = Request(**{**given, **lists})
     for name, found in run(request):
         sys.stdout.write(json.dumps({"name": name, **asdict(found)}) + "\n")
         sys.stdout.flush()

@@ -177,8 +177,9 @@ def _notes(found: Bench) -> list[str]:
     joined = found.fork_join_seconds()
     if joined is not None:
         notes.append(
-            f"A small product on {found.threads} threads takes {units.duration(joined)} more than"
-            " its share of the time on one: forking and joining."
+            f"A small product shared by {found.threads} threads takes {units.duration(joined)} more"
+            " than its share of the time on one: forking and joining. A large one reaches"
+            f" {_said(found.runs[found.threads]['product'], 'FLOP/s')}."
         )
     notes += [f"Mind {said}." for said in found.warnings()]
     return [note[:_MOST_TEXT] for note in notes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,14 @@ from onnxroof.calibration import bench as module
 from onnxroof.calibration import command
 from onnxroof.calibration.bench import Bench, BenchError, bench, thread_counts, working_sets
 from onnxroof.calibration.host import Cache, Host, inspect_host
-from onnxroof.calibration.sampling import FEWEST_SAMPLES, Measurement, measure, summarize
+from onnxroof.calibration.sampling import (
+    FEWEST_SAMPLES,
+    Measurement,
+    Run,
+    measure,
+    summarize,
+    timed,
+)
 from onnxroof.calibration.worker import Request, run
 from onnxroof.calibration.write import bench_text, profile_name, profile_text
 from onnxroof.hardware.read import check_profile, load_profile
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 DAY = dt.date(2026, 1, 31)
 
 HOST = Host(
-    processor="Toy 9000", vendor="none", cores=4, logical=8,
+    processor="Toy 9000", vendor="none", cores=4, places=(0, 2, 4, 6), logical=8,
     caches=(Cache(1, 32 * 1024, 4), Cache(2, 2**20, 4), Cache(3, 2**25, 1)),
     memory_bytes=2**34, vector_bits=256, flops_per_cycle=32, clock_hertz=2e9, load=0.0,
     quota=None, environment={"OPENBLAS_CORETYPE": "HASWELL"},
@@ -42,10 +50,15 @@ def steady(rate: float, spread: float = 0.01) -> Measurement:
 def canned(request: Request) -> Iterator[tuple[str, Measurement]]:
     """Measurements of an imaginary machine: 50 GFLOP/s a core, 20 GB/s by one, 40 by all."""
     cores = request.threads
+    if request.blas_threads > 1:
+        yield "product", steady(40e9 * cores)
+        yield "small", steady(60e9)
+        return
     yield "fp32", steady(50e9 * cores)
     yield "fp64", steady(25e9 * cores)
-    yield "small", steady(40e9)
-    yield "call", steady(4e6)
+    if cores == 1:
+        yield "small", steady(40e9)
+        yield "call", steady(4e6)
     for nbytes in request.working_sets:
         yield f"scale {nbytes}", steady((100e9 if nbytes < 2**25 else 20e9) * cores)
     for kernel in ("scale", "copy", "read"):
@@ -70,17 +83,22 @@ def test_a_rate_is_the_median_and_its_spread_the_quartiles_over_it() -> None:
 
 def test_runs_go_on_until_there_are_enough() -> None:
     calls = []
-    found = measure(lambda: calls.append(1), 1.0, 1e-9)
+    found = measure(lambda: timed(lambda: calls.append(1)), 1.0, 1e-9)
     assert found.samples + found.disturbed >= FEWEST_SAMPLES
     assert len(calls) > FEWEST_SAMPLES
 
 
-def test_disturbed_runs_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    # every second run is switched out: the counter moves between its start and its end
-    ticks = iter(range(10**6))
-    monkeypatch.setattr("onnxroof.calibration.sampling._switches", lambda: next(ticks) // 3)
-    found = measure(lambda: None, 1.0, 0.01)
+def test_disturbed_runs_are_left_out_and_counted() -> None:
+    # every second run takes three times as long because a core was taken away
+    runs = cycle([Run(1.0, is_calm=True), Run(3.0, is_calm=False)])
+    found = measure(lambda: next(runs), 6.0, 0.01)
+    assert (found.rate_per_second, found.spread) == (6.0, 0.0)
     assert found.disturbed > 0
+
+
+def test_where_hardly_a_run_is_calm_all_count() -> None:
+    found = measure(lambda: Run(2.0, is_calm=False), 6.0, 0.01)
+    assert (found.rate_per_second, found.disturbed) == (3.0, 0)
 
 
 # -- what is measured ------------------------------------------------------------------------
@@ -133,9 +151,20 @@ def test_the_worker_runs_in_a_process_with_its_threads() -> None:
     assert found["fp32"].rate_per_second > 0
 
 
+def test_several_blas_threads_share_products() -> None:
+    names = [name for name, _ in run(Request(2, (), 2**20, 0.001, blas_threads=2))]
+    assert names == ["product", "small"]
+
+
+def test_forking_is_what_a_shared_product_takes_beyond_its_share(measured: Bench) -> None:
+    # 2 · 128^3 FLOP at 60 GFLOP/s together, at 40 alone on each of 4
+    work = 2 * 128**3
+    assert measured.fork_join_seconds() == pytest.approx(work / 60e9 - work / 40e9 / 4)
+
+
 def test_a_worker_that_fails_is_an_error_in_one_line() -> None:
-    with pytest.raises(BenchError, match="measuring with 0 threads failed: ValueError"):
-        dict(module._measured(Request(0, (), 2**20, 0.001)))
+    with pytest.raises(BenchError, match="measuring with -1 threads failed: "):
+        dict(module._measured(Request(-1, (), 2**20, 0.001)))
 
 
 # -- the profile -----------------------------------------------------------------------------
@@ -229,6 +258,12 @@ def test_a_spread_too_large_is_refused_with_a_way_out(measured: Bench) -> None:
     assert "--accept-noise" in noisy(measured, 0.6).refusal()
 
 
+def test_all_threads_slower_than_one_is_refused(measured: Bench) -> None:
+    run = {**measured.runs[4], "fp32": steady(2e9)}
+    slow = replace(measured, runs={**measured.runs, 4: run})
+    assert "products on 4 threads are slower than on one" in slow.refusal()
+
+
 def test_other_programs_and_limits_are_said(measured: Bench) -> None:
     busy = replace(measured, host=replace(HOST, load=6.0, quota=2.0))
     assert any("a load of 6.0" in said for said in busy.warnings())
@@ -257,7 +292,7 @@ def test_the_command_refuses_noise_unless_told_otherwise(
     measured: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onnxroof.calibration.bench.bench", lambda *_, **__: noisy(measured, 0.6))
-    with pytest.raises(BenchError, match="quartiles lie too far apart"):
+    with pytest.raises(BenchError, match="quartiles of fp32 products lie 60% of the median apart"):
         command.bench_command("toy", 1.0)
     outcome = command.bench_command("toy", 1.0, accept_noise=True)
     assert "fp32 on 4 threads (60%)" in outcome.warnings[0]

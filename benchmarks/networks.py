@@ -48,7 +48,7 @@ class Network:
         self.nodes.append(helper.make_node(op_type, inputs, [result], f"n{result}", **attributes))
         return result
 
-    def conv(  # noqa: PLR0913 - a convolution's parameters
+    def conv(
         self, x: str, channels: int, filters: int, window: int = 1, *, stride: int = 1,
         groups: int = 1, bias: bool = False,
     ) -> str:  # fmt: skip
@@ -65,7 +65,7 @@ class Network:
         """Batch normalization in inference mode."""
         return self.add("BatchNormalization", x, *[self.weight(channels) for _ in range(4)])
 
-    def conv_norm(  # noqa: PLR0913 - a convolution's parameters
+    def conv_norm(
         self, x: str, channels: int, filters: int, window: int = 1, *, stride: int = 1,
         groups: int = 1, activation: str = "",
     ) -> str:  # fmt: skip
@@ -137,7 +137,7 @@ def _zero(net: Network, x: str) -> str:
     return net.add("Mul", x, net.values([0.0], TensorProto.FLOAT))
 
 
-def _cell(  # noqa: PLR0913 - the cell and how to read it
+def _cell(
     net: Network, x: str, channels: int, steps: Sequence[Sequence[tuple[str, ...]]], *,
     removes_dead: bool,
 ) -> str:  # fmt: skip
@@ -262,7 +262,7 @@ def _mean(net: Network, x: str) -> str:
     return net.add("ReduceMean", rows, axes=[2], keepdims=1)
 
 
-def _inverted(  # noqa: PLR0913 - the block's parameters
+def _inverted(
     net: Network, x: str, sizes: tuple[int, int, int], shape: tuple[int, float], kind: str, *,
     squeezes: bool, residual: bool = True,
 ) -> str:  # fmt: skip
@@ -362,6 +362,84 @@ def mobilenet_v3(
     x = net.conv(net.add("GlobalAveragePool", x), head, features, bias=True)
     x = net.activation(x, kind_of("HardSwish"))
     return net.model([1, 3, pixels, pixels], net.classifier(x, features, 1001), 1001)
+
+
+# --- Transformers ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Sizes of a transformer as an eager framework runs it, attention in separate kernels.
+
+    `gelu` is "Gelu" (one kernel), "tanh" (eight elementwise kernels) or "Relu"; `vocabulary` is 0
+    without a language head.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    gelu: str
+    vocabulary: int
+    causal: bool
+
+
+TRANSFORMERS = {
+    "bert_large": Transformer(24, 1024, 16, "Gelu", 0, causal=False),
+    "gpt2_large": Transformer(36, 1280, 20, "tanh", 50257, causal=True),
+    "opt_13": Transformer(24, 2048, 32, "Relu", 50272, causal=True),
+}
+
+
+def transformer(sizes: Transformer, sequence: int, batch: int) -> onnx.ModelProto:
+    """The layers of a transformer on embedded tokens, with its language head."""
+    net, width, tokens = Network("transformer"), sizes.width, batch * sequence
+    x = "input"
+    for _ in range(sizes.layers):
+        x = _layer(net, x, sizes, (batch, sequence))
+    x = net.add("LayerNormalization", x, net.weight(width), net.weight(width), axis=-1)
+    out = sizes.vocabulary or width
+    if sizes.vocabulary:
+        x = _linear(net, x, width, out)
+    graph = helper.make_graph(
+        net.nodes, net.name,
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [tokens, width])],
+        [helper.make_tensor_value_info(x, TensorProto.FLOAT, [tokens, out])],
+        net.weights,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def _linear(net: Network, x: str, rows: int, columns: int) -> str:
+    return net.add("Gemm", x, net.weight(rows, columns), net.weight(columns))
+
+
+def _layer(net: Network, x: str, sizes: Transformer, at: tuple[int, int]) -> str:
+    width = sizes.width
+    batch, sequence = at
+    shape = [batch, sequence, sizes.heads, width // sizes.heads]
+    split = net.values(shape, TensorProto.INT64)
+    flat = net.values([batch * sequence, width], TensorProto.INT64)
+    normed = net.add("LayerNormalization", x, net.weight(width), net.weight(width), axis=-1)
+    q, k, v = (net.add("Reshape", _linear(net, normed, width, width), split) for _ in range(3))
+    q, v = (net.add("Transpose", part, perm=[0, 2, 1, 3]) for part in (q, v))
+    scores = net.add("MatMul", q, net.add("Transpose", k, perm=[0, 2, 3, 1]))
+    scores = net.add("Div", scores, net.values([8.0], TensorProto.FLOAT))
+    scores = net.add("Add", scores, net.weight(1, 1, sequence, sequence))
+    mixed = net.add("MatMul", net.add("Softmax", scores, axis=-1), v)
+    mixed = net.add("Reshape", net.add("Transpose", mixed, perm=[0, 2, 1, 3]), flat)
+    x = net.add("Add", x, _linear(net, mixed, width, width))
+    y = net.add("LayerNormalization", x, net.weight(width), net.weight(width), axis=-1)
+    y = _linear(net, _gelu(net, _linear(net, y, width, 4 * width), sizes.gelu), 4 * width, width)
+    return net.add("Add", x, y)
+
+
+def _gelu(net: Network, x: str, kind: str) -> str:
+    if kind != "tanh":
+        return net.add(kind, x)
+    half, cube, root, one = (net.values([v], TensorProto.FLOAT) for v in (0.5, 0.0447, 0.798, 1.0))
+    inner = net.add("Add", x, net.add("Mul", net.add("Mul", x, x), cube))
+    inner = net.add("Tanh", net.add("Mul", inner, root))
+    return net.add("Mul", net.add("Mul", x, half), net.add("Add", inner, one))
 
 
 def without_dead_nodes(model: onnx.ModelProto) -> onnx.ModelProto:

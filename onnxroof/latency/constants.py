@@ -32,6 +32,7 @@ class Constants:
         elementwise_share: Share of the bandwidth that elementwise kernels reach.
         batch_normalization_share: The same for batch normalization on its own.
         normalization_share: The same for normalization over rows.
+        weight_share: The same for weights, which stream through once.
         softmax_share: The same for softmax.
         reduction_share: The same for other reductions.
         copy_share: The same for transposes, gathers and other movement.
@@ -67,6 +68,7 @@ class Constants:
     softmax_share: float
     reduction_share: float
     copy_share: float
+    weight_share: float = 1.0
     cache_share: float = 0.7
     transcendental_slots: float = 10.0
     row_block: int = 14
@@ -82,21 +84,21 @@ class Constants:
 
 
 ACCELERATOR = Constants(
-    product_share=1.0, convolution_share=0.76, winograd_share=0.7, tile_prologue=32.0,
-    convolution_prologue=24.0, operand_load=6.0, depthwise_slots=1.1, depthwise_index_slots=9.4,
-    pooling_slots=20.0, pooling_index_slots=17.0, exposed=0.33, elementwise_share=1.0,
-    batch_normalization_share=0.56, normalization_share=0.95, softmax_share=1.0,
-    reduction_share=1.0, copy_share=0.5, parallel_loss=0.0,
+    product_share=1.0, convolution_share=0.91, winograd_share=0.84, tile_prologue=27.0,
+    convolution_prologue=28.0, operand_load=6.0, depthwise_slots=1.0, depthwise_index_slots=9.4,
+    pooling_slots=17.0, pooling_index_slots=17.0, exposed=0.48, elementwise_share=1.0,
+    batch_normalization_share=0.56, normalization_share=0.8, softmax_share=0.83,
+    reduction_share=1.0, copy_share=0.84, parallel_loss=0.0,
 )  # fmt: skip
 """GPUs, and other devices that run kernels from a queue."""
 
 CPU = Constants(
-    product_share=0.8, convolution_share=0.85, winograd_share=0.56, tile_prologue=60.0,
-    convolution_prologue=26.0, operand_load=0.0, depthwise_slots=3.2, depthwise_index_slots=0.0,
+    product_share=0.8, convolution_share=0.85, winograd_share=0.56, tile_prologue=62.0,
+    convolution_prologue=26.0, operand_load=0.0, depthwise_slots=2.6, depthwise_index_slots=0.0,
     pooling_slots=9.8, pooling_index_slots=0.0, exposed=1.0, elementwise_share=1.0,
-    batch_normalization_share=1.0, normalization_share=0.5, softmax_share=0.95,
-    reduction_share=0.8, copy_share=0.6, row_block=22, serial_share=0.39,
-    reorder_bytes_per_second=2.5e9, activation_reorder_bytes_per_second=0.26e9,
-    reference_seconds=50e-9, channel_seconds=1.25e-6, parallel_loss=0.08, transform_slots=15.0,
+    batch_normalization_share=1.0, normalization_share=0.5, softmax_share=0.94,
+    reduction_share=0.78, copy_share=0.59, weight_share=0.75, row_block=22, serial_share=0.39,
+    reorder_bytes_per_second=2.5e9, activation_reorder_bytes_per_second=0.32e9,
+    reference_seconds=50e-9, channel_seconds=1.25e-6, parallel_loss=0.1, transform_slots=29.0,
 )  # fmt: skip
 """Processors: cores with vector units."""

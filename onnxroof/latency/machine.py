@@ -27,6 +27,10 @@ _CORE_SHARE = 0.25
 _PEAK_SHARE = {"cpu": 0.9, "gpu": 0.94, "npu": 0.94, "mcu": 1.0}
 """Sustained over vendor peak where no sustained figure is known (V100 fp32: 0.94)."""
 
+KERNEL_FLOOR_SECONDS = {"cpu": 0.0, "gpu": 4e-6, "npu": 4e-6, "mcu": 0.0}
+"""Least time a queued kernel runs: reading its arguments, one trip to memory, draining (V100: an
+empty kernel runs 2.9 µs in a CUDA graph, short real ones 5 µs)."""
+
 _BANDWIDTH_SHARE = {"cpu": 0.8, "gpu": 0.92, "npu": 0.92, "mcu": 1.0}
 """Sustained over vendor bandwidth where no sustained figure is known (V100: 0.92)."""
 

@@ -63,15 +63,25 @@ def _convolutions(tiles: tuple[tuple[int, int], ...], constants: Constants) -> _
 
 
 def convolution(
-    product: Product, rate: float, machine: Machine, execution: Execution, constants: Constants
+    product: Product,
+    rate: float,
+    machine: Machine,
+    execution: Execution,
+    constants: Constants,
+    *,
+    has_winograd: bool = True,
 ) -> Timed:
-    """The fastest algorithm that the runtime has for an ungrouped or grouped convolution."""
+    """The fastest algorithm that the runtime has for an ungrouped or grouped convolution.
+
+    `has_winograd` is False on matrix engines: libraries have no such kernels for them, since fp16
+    loses too much in the transforms.
+    """
     if execution.lowers_convolutions:
         return _lowered(product, rate, machine, constants)
     options = [_direct(product, rate, machine, constants)]
-    least = machine.hardware.winograd_channels
-    if execution.winograd_tile and is_winograd(product) and product.channels >= least:
-        options.append(_winograd(product, rate, machine, execution.winograd_tile, constants))
+    tile = execution.winograd_tile if has_winograd and is_winograd(product) else 0
+    if tile and product.channels >= machine.hardware.winograd_channels:
+        options.append(_winograd(product, rate, machine, tile, constants))
     if execution.has_fft and _is_fft(product):
         options.append(_fft(product, rate, machine, constants))
     return min(options)

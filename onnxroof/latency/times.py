@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onnxroof.latency.machine import KERNEL_FLOOR_SECONDS
 from onnxroof.latency.products import (
     convolution,
     depthwise_seconds,
@@ -95,7 +96,7 @@ class Timer:
             seconds = body + overhead * launches + host
         else:
             overhead = self.machine.launch_seconds * launches
-            device = body + overhead
+            device = max(body, KERNEL_FLOOR_SECONDS[self.machine.kind] * launches) + overhead
             seconds = max(device, host) if self.execution.overlaps_host else device + host
         if not algorithm.startswith(("Winograd", "FFT")):
             seconds = max(seconds, floor)
@@ -156,7 +157,9 @@ class Timer:
             return seconds + reorder, "depthwise", 0.0, 1
         copies = execution.copies_layouts and matrix > vector
         moved = work.input_bytes + work.output_bytes if copies else 0
-        timed = convolution(product, matrix, machine, execution, constants)
+        timed = convolution(
+            product, matrix, machine, execution, constants, has_winograd=matrix <= vector
+        )
         if execution.reorders_weights:
             reorder += self._weights_reordered(work, element)
         count = max(product.images, 1) if execution.lowers_convolutions else 1
@@ -220,7 +223,7 @@ class Timer:
         bandwidth = self._bandwidth(activations, threads)
         share = self._share(work)
         seconds = (activations + extra_bytes) / (bandwidth * share)
-        seconds += work.weight_bytes / (machine.bandwidth * share)
+        seconds += work.weight_bytes / (self._bandwidth_far(threads) * self.constants.weight_share)
         if machine.is_cpu and work.op_type == "BatchNormalization":
             channels = work.weight_bytes / (4 * _element_bytes(work))
             seconds += channels * self.constants.channel_seconds * machine.host_factor
@@ -233,6 +236,11 @@ class Timer:
         for capacity, rate in machine.levels:
             if nbytes <= capacity * self.constants.cache_share:
                 return rate * part
+        return self._bandwidth_far(threads)
+
+    def _bandwidth_far(self, threads: int) -> float:
+        """Bytes per second of main memory, for as many cores."""
+        machine = self.machine
         if machine.is_cpu:
             return min(machine.bandwidth, threads * machine.core_bandwidth)
         return machine.bandwidth

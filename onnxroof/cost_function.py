@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from onnxroof.api import analyze, memo_for
 from onnxroof.batches import run_batches
+from onnxroof.bindings import Bindings
 from onnxroof.builder import GraphBuilder
-from onnxroof.draft import DraftLine, is_plain, peak_bytes
+from onnxroof.draft import DraftLine, draft_of, is_plain, peak_bytes
 from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
+from onnxroof.graph.load import load_model
 from onnxroof.hardware.profile import HardwareProfile
 from onnxroof.hardware.read import load_profile
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
-from onnxroof.pieces import Pricer
+from onnxroof.pieces import BARS, Pricer
+from onnxroof.shapes import infer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.draft import Draft
     from onnxroof.graph.load import ModelSource
+    from onnxroof.graph.types import Model
     from onnxroof.hardware.profile import PeakKind
     from onnxroof.metrics import Number
     from onnxroof.pieces import Price
+    from onnxroof.recipes import Key, Recipe
 
     Cost = Number | tuple[Number, ...]
     Candidate = ModelSource | GraphBuilder
@@ -103,6 +108,7 @@ class CostFunction:
 
     def _remember_nothing(self) -> None:
         self._memo = memo_for(self.precision)
+        self._recipes: dict[Key, Recipe] = {}
         runtime = load_runtime(self.runtime)
         self._shares = CSE in find_runtime(runtime.fusion).folds
         self._pricer = Pricer(self.hardware, runtime, self.peak)
@@ -114,13 +120,35 @@ class CostFunction:
             UnsupportedOperatorError: Under `strict`, when something could not be counted.
             ModelError, ShapeError: As `analyze`.
         """
-        if isinstance(model, GraphBuilder) and self._is_priced_in_pieces(model.draft):
-            values = self._in_pieces(model.draft)
+        source: Candidate | Model = model
+        draft: Draft | None = None
+        if isinstance(model, GraphBuilder) and not self._resizes:
+            draft = model.draft
+        elif "model_bytes" not in self.metrics:
+            source = model.to_model() if isinstance(model, GraphBuilder) else load_model(model)
+            draft = self._drafted(source)
+        if draft is None or "model_bytes" in self.metrics or not is_plain(draft):
+            values = self._in_one(self.analyze(source))
         else:
-            values = self._in_one(self.analyze(model))
+            values = self._in_pieces(draft)
         return values[0] if self._single else values
 
-    def analyze(self, model: Candidate) -> Analysis:
+    @property
+    def _resizes(self) -> bool:
+        """Whether types or sizes differ from what a candidate says itself."""
+        return bool(self.precision or self.dims or self.input_shapes)
+
+    def _drafted(self, model: Model) -> Draft | None:
+        """The model as a draft; None when it must be looked at as a whole."""
+        if any(node.op_type in BARS for node in model.graph.nodes):
+            return None
+        bindings = Bindings.of(self.dims, self.input_shapes)
+        shaped, findings = infer_shapes(model.graph, bindings, self._memo)
+        if findings.problems or findings.unresolved:
+            return None
+        return draft_of(shaped, self._recipes)
+
+    def analyze(self, model: Candidate | Model) -> Analysis:
         """The whole analysis of one candidate."""
         return analyze(
             model,
@@ -186,17 +214,8 @@ class CostFunction:
             values.append(value)
         return tuple(values)
 
-    def _is_priced_in_pieces(self, draft: Draft) -> bool:
-        """Whether nothing asks for the whole analysis."""
-        return not (
-            self.precision
-            or self.dims
-            or self.input_shapes
-            or "model_bytes" in self.metrics
-            or not is_plain(draft)
-        )
-
     def _in_pieces(self, draft: Draft) -> tuple[Number, ...]:
+        """The metrics of a draft whose nodes stand for themselves."""
         draft.check()
         if self.strict:
             gaps = list(dict.fromkeys([recipe.work.gap for recipe in draft.recipes]))
@@ -217,7 +236,7 @@ class CostFunction:
         return tuple(values)
 
     def __getstate__(self) -> dict[str, object]:
-        own = ("_memo", "_pricer", "_shares")
+        own = ("_memo", "_pricer", "_recipes", "_shares")
         return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, object]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections import Counter
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
 from onnxroof.graph.types import Graph, GraphInput, Model, Node, ValueType
 from onnxroof.pieces import costed, stands_alone
-from onnxroof.recipes import OPSET, shared_recipes
+from onnxroof.recipes import OPSET, Spec, recipe_of, shared_recipes
 from onnxroof.shapes import ShapedGraph
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import DType
     from onnxroof.ops.call import OpCall, Shape, TensorInfo
     from onnxroof.pieces import Piece
-    from onnxroof.recipes import Recipe, Spec
+    from onnxroof.recipes import Key, Recipe
 
 Reads = tuple[int, ...]
 
@@ -204,6 +205,7 @@ class DraftLine:
         inputs: list[GraphInput] = []
         outputs: list[str] = []
         tensors: dict[str, TensorInfo] = {}
+        constants = self.draft.constants
         for piece in pieces:
             names = _Names(self.draft.tensor_names)
             if piece.entry >= 0:
@@ -216,8 +218,11 @@ class DraftLine:
                 node = self.draft.node(self.nodes[place], len(nodes), reads, names)
                 nodes.append(node)
                 calls.append(call)
-                read = zip(node.inputs, call.inputs, strict=True)
-                tensors.update([(name, info) for name, info in read if info and info.constant])
+                own = slice(len(reads), None)
+                tensors.update(zip(node.inputs[own], call.inputs[own], strict=True))  # type: ignore[arg-type]
+                for at in reads:
+                    if at in constants:  # an equal call may hold another value
+                        tensors[names[at]] = self.draft.infos[at]
                 tensors.update(zip(node.outputs, call.outputs, strict=True))
             outputs += [names[at] for at in piece.outputs]
         graph = Graph(self.draft.name, tuple(nodes), tuple(inputs), tuple(outputs), {}, {})
@@ -302,3 +307,69 @@ def peak_bytes(draft: Draft) -> int:
             change[birth] += nbytes
             change[deaths[position] + 1] -= nbytes
     return max(accumulate(change), default=0)
+
+
+def draft_of(shaped: ShapedGraph, known: dict[Key, Recipe]) -> Draft | None:
+    """A sized graph as a draft; None when a node of it does not stand for itself.
+
+    Args:
+        shaped: The graph.
+        known: Recipes made before, by what they depend on.
+    """
+    graph = shaped.graph
+    draft = Draft(graph.name)
+    places: dict[str, int] = {"": -1}
+    for item in graph.inputs:
+        draft.inputs.append(_place(draft, places, item.name, shaped))
+    uses = Counter(chain.from_iterable([node.inputs for node in graph.nodes]))
+    own = {
+        name
+        for name, constant in graph.constants.items()
+        if uses[name] == 1
+        and constant.origin == "initializer"
+        and constant.identity is constant
+        and constant.nonzeros is None
+        and not constant.may_have_value
+    }
+    for node, call in zip(graph.nodes, shaped.calls, strict=True):
+        if call.bodies or len(call.outputs) != len(node.outputs) or "" in node.outputs:
+            return None
+        end = len(node.inputs)
+        while end and node.inputs[end - 1] in own:
+            end -= 1
+        reads = [
+            places[name] if name in places else _constant(draft, places, name, shaped)
+            for name in node.inputs[:end]
+        ]
+        if None in reads:
+            return None
+        draft.reads.append(tuple(reads))  # type: ignore[arg-type]
+        values = [draft.infos[at].value_key for at in reads if at in draft.constants]
+        key: Key = (call, end, *values)
+        recipe = known.get(key)
+        if recipe is None:
+            recipe = known[key] = recipe_of(key, node, call, shaped, end)
+        draft.recipes.append(recipe)
+        draft.first_outputs.append(len(draft.infos))
+        for name in node.outputs:
+            _place(draft, places, name, shaped)
+    draft.outputs = [places[name] for name in graph.outputs if name in places]
+    return draft if len(draft.outputs) == len(graph.outputs) else None
+
+
+def _place(draft: Draft, places: dict[str, int], name: str, shaped: ShapedGraph) -> int:
+    """The next position, for a tensor of this name."""
+    at = places[name] = len(draft.infos)
+    draft.infos.append(shaped.tensors[name])
+    return at
+
+
+def _constant(draft: Draft, places: dict[str, int], name: str, shaped: ShapedGraph) -> int | None:
+    """The position of a constant that is not a node's own; None for an unusual one."""
+    constant = shaped.graph.constants.get(name)
+    if constant is None or constant.nonzeros is not None or constant.identity is not constant:
+        return None
+    at = _place(draft, places, name, shaped)
+    values = () if constant.may_have_value else None
+    draft.constants[at] = Spec(constant.dtype, constant.shape, values, constant.origin)
+    return at

@@ -20,14 +20,13 @@ from onnxroof.errors import NodeProblem, ShapeMismatchError, UsageError, quoted
 from onnxroof.graph.types import Constant, DType, Graph, GraphInput, Node, ValueType
 from onnxroof.graph.values import NUMPY_TYPE
 from onnxroof.ops.call import TensorInfo
-from onnxroof.shapes import Memo, infer_shapes
+from onnxroof.shapes import Memo, ShapedGraph, infer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxroof.graph.types import AttributeValue
     from onnxroof.ops.call import OpCall
-    from onnxroof.shapes import ShapedGraph
 
 OPSET = 21
 """The opset version of ai.onnx in which graphs are written; other domains are at version 1."""
@@ -218,6 +217,34 @@ def _work(shaped: ShapedGraph) -> Work:
     stored = sum([weight.stored_bytes or 0 for weight in weights])
     gap = f"{node.op_type}: {node.note}" if node.status is Status.UNKNOWN else ""
     return Work(node.macs, node.flops, parameters, stored, gap)
+
+
+def recipe_of(key: Key, node: Node, call: OpCall, shaped: ShapedGraph, given: int) -> Recipe:
+    """The recipe of a node of a sized graph, whose inputs from `given` on are its own weights."""
+    names = [name for name in (*node.inputs, *node.outputs) if name]
+    constants = shaped.graph.constants
+    held = {name: constants[name] for name in node.inputs if name in constants}
+    inputs = tuple(
+        [
+            GraphInput(name, ValueType("tensor"))
+            for name in dict.fromkeys(node.inputs)
+            if name and name not in held
+        ]
+    )
+    alone = Node(
+        node.name, node.domain, node.op_type, node.opset, node.inputs, node.outputs,
+        node.attributes,
+    )  # fmt: skip
+    graph = Graph("", (alone,), inputs, node.outputs, held, {})
+    tensors = {name: shaped.tensors[name] for name in names}
+    work = _work(ShapedGraph(graph, (call,), tensors))
+    own = tuple(
+        [
+            Spec(held[name].dtype, held[name].shape, None, f"w{at}")
+            for at, name in enumerate(node.inputs[given:])
+        ]
+    )
+    return Recipe(key, node, own, call, call.outputs, work)
 
 
 @cache

@@ -10,7 +10,7 @@ from onnxroof import GraphBuilder
 if TYPE_CHECKING:
     import random
 
-__all__ = ["dense", "mobile_net", "nas_bench_201", "random_cell", "transformer"]
+__all__ = ["dense", "erf_net", "mobile_net", "nas_bench_201", "random_cell", "transformer"]
 
 
 def random_cell(source: random.Random) -> tuple[str, ...]:
@@ -61,5 +61,18 @@ def transformer(layers: int, width: int, heads: int) -> GraphBuilder:
         y = g.reshape(g.transpose(g.matmul(scores, v), (0, 2, 1, 3)), (1, 32, width))
         x = g.layer_norm(g.add(x, g.linear(y, width)))
         x = g.layer_norm(g.add(x, g.linear(g.gelu(g.linear(x, 4 * width)), width)))
+    g.output(x)
+    return g
+
+
+def erf_net(constants: list[float]) -> GraphBuilder:
+    """Residual blocks with x·(1 + erf(x/√2))·c written out: a GELU only where c is 1/2."""
+    g = GraphBuilder("erf")
+    x = g.conv(g.input((1, 8, 16, 16)), 16, 3)
+    for constant in constants:
+        y = g.conv(x, 16, 3)
+        e = g.op("Erf", g.op("Div", y, g.constant(2**0.5)))
+        y = g.mul(g.mul(y, g.add(e, g.constant(1.0))), g.constant(constant))
+        x = g.add(x, g.conv(y, 16, 1))
     g.output(x)
     return g

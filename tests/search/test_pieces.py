@@ -15,7 +15,7 @@ from onnxroof.fusion.runtimes import CSE, RUNTIMES
 from onnxroof.hardware.read import load_profile
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.pieces import JOINED, STARTERS, Pricer, cuts
-from tests.search.spaces import dense, mobile_net, nas_bench_201, random_cell, transformer
+from tests.search.spaces import dense, erf_net, mobile_net, nas_bench_201, random_cell, transformer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ def _networks() -> list[GraphBuilder]:
             ]  # fmt: skip
             graphs.append(mobile_net(blocks, excite=excite))
     graphs += [dense([4, 8]), dense([8, 8, 4]), transformer(2, 64, 4)]
+    graphs += [erf_net([0.5, 0.25, 0.5]), erf_net([0.25, 0.5])]
     return graphs
 
 
@@ -51,6 +52,14 @@ def test_every_metric_is_that_of_the_whole_analysis(runtime: str) -> None:
         priced = cost(graph)
         whole = cost._in_one(cost.analyze(graph))
         assert priced == whole, graph
+
+
+@pytest.mark.parametrize("precision", ["", "fp16"])
+def test_a_file_is_priced_in_pieces_to_the_same_figures(precision: str) -> None:
+    cost = CostFunction("mobile-arm", METRICS, precision=precision)
+    for graph in NETWORKS[::3]:
+        proto = graph.to_onnx()
+        assert cost(proto) == cost(graph) == cost._in_one(cost.analyze(proto)), graph
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

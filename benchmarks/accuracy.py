@@ -18,21 +18,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import networks
 import numpy as np
-from statistics_of_ranks import Floats, kendall, mape, scaled_mape, spearman
+from statistics_of_ranks import kendall, mape, scaled_mape, spearman
 
 from onnxroof.api import memo_for
 from onnxroof.bindings import Bindings
 from onnxroof.cost import count_costs, total
-from onnxroof.fusion.plan import KernelPlan, plan_kernels
+from onnxroof.fusion.plan import plan_kernels
 from onnxroof.graph.load import load_model
 from onnxroof.hardware.read import load_profile
 from onnxroof.latency.predict import Predictor
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import infer_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from statistics_of_ranks import Floats
+
+    from onnxroof.fusion.plan import KernelPlan
 
 DATA = Path(__file__).parent / "data"
 REPORT = Path(__file__).parents[1] / "docs" / "accuracy.md"

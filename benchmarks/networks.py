@@ -344,7 +344,10 @@ def mobilenet_v3(
 ) -> onnx.ModelProto:
     """MobileNetV3 "large" or "small"; minimalistic: 3 × 3, Relu, no squeeze and excitation."""
     plan, last = (_V3_LARGE, 1280) if size == "large" else (_V3_SMALL, 1024)
-    kind_of = (lambda kind: "Relu") if minimalistic else (lambda kind: kind)
+
+    def kind_of(kind: str) -> str:
+        return "Relu" if minimalistic else kind
+
     net = Network(f"mobilenet_v3_{size}")
     channels = divisible(16 * width)
     x = net.conv_norm("input", 3, channels, 3, stride=2, activation=kind_of("HardSwish"))

@@ -70,8 +70,9 @@ def _hardware_names() -> Iterable[str]:
 
 def _runtime_names() -> Iterable[str]:
     from onnxroof.fusion.runtimes import RUNTIMES
+    from onnxroof.latency.runtime_read import available_runtimes
 
-    return RUNTIMES
+    return dict.fromkeys((*available_runtimes(), *RUNTIMES))
 
 
 def _choice(kind: type[Enum]) -> click.Choice[str]:
@@ -100,7 +101,7 @@ def model_options(function: Callable[P, None]) -> Callable[P, None]:
         ),
         click.option(
             "--runtime", shell_complete=_completing(_runtime_names), metavar="NAME",
-            help="Whose fusion rules to apply; by default those of the first device.",
+            help="Whose fusions and times to expect; by default those of the first device.",
         ),
         click.option(
             "--peak", type=click.Choice(["vendor", "sustained"]), default="vendor",

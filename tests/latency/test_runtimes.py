@@ -111,7 +111,7 @@ def test_units_and_expressions_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_runtime_names_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="pytorch-eager.*tflite"):
+    with pytest.raises(UsageError, match=r"pytorch-eager.*tflite"):
         load_runtime("pytorch")
 
 

@@ -284,24 +284,24 @@ class _Schedule:
         needs = [sum(1 << maker for maker in before) for before in self.before]
         ready = tuple(job for job, need in enumerate(needs) if not need)
         queue: list[tuple[int, int, int, tuple[int, ...]]] = [(self.start, self.start, 0, ready)]
-        came: dict[int, tuple[int, int]] = {0: (-1, 0)}
+        came: dict[int, tuple[int, int, int]] = {0: (self.start, -1, 0)}
         readers = self._reader_masks()
         while queue:
             peak, live, done, ready = heappop(queue)
             if done == everything:
                 return self._path(came, done)
+            if came[done][0] < peak:
+                continue  # the set was reached with a lower peak since
             if len(came) > MOST_SETS or len(ready) > MOST_READY or time.monotonic() > deadline:
                 return None
             for job in ready:
                 bit = 1 << job
                 grown = done | bit
-                if grown in came:
-                    continue
                 during = live + self.made_bytes(job) + self.extra[job]
                 reached = max(peak, during)
-                if reached >= bound:
+                if reached >= bound or (grown in came and came[grown][0] <= reached):
                     continue
-                came[grown] = (done, job)
+                came[grown] = (reached, done, job)
                 after = live + self._settled(job, grown, readers)
                 opened = tuple(j for j in ready if j != job) + tuple(
                     later for later in self.after[job] if needs[later] & grown == needs[later]
@@ -331,9 +331,9 @@ class _Schedule:
         return change
 
     @staticmethod
-    def _path(came: dict[int, tuple[int, int]], done: int) -> list[int]:
+    def _path(came: dict[int, tuple[int, int, int]], done: int) -> list[int]:
         order: list[int] = []
         while done:
-            done, job = came[done]
+            _, done, job = came[done]
             order.append(job)
         return order[::-1]

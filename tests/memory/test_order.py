@@ -87,6 +87,19 @@ def test_no_order_of_a_small_graph_is_better(text: str) -> None:
     assert all(peak(cost, order) >= found.peak_bytes for order in sample)
 
 
+def test_a_set_of_nodes_may_be_reached_better_on_a_later_path() -> None:
+    text = (
+        "g (float[1,4] x) => (float y) <int64[2] e1 = {1, 4}, int64[2] e3 = {3, 4}, "
+        "int64[2] e8 = {8, 4}, int64[2] e20 = {20, 4}> { s0 = Add(x, x)  t0 = Expand(s0, e20)  "
+        "s1 = Add(x, x)  t1 = Expand(s1, e1)  s2 = Add(x, x)  t2 = Expand(s2, e20)  "
+        "s3 = Add(x, x)  t3 = Expand(s3, e1)  s4 = Add(x, s0)  t4 = Expand(s4, e3)  "
+        "s5 = Add(x, s1)  t5 = Expand(s5, e8)  y = Max(t3, t4, t5) }"
+    )
+    # rows of 16 bytes: s0 and the unused t0 of 20 rows are made while x is still needed; nothing
+    # else has to be there
+    assert reorder(costed(text)).peak_bytes == (1 + 1 + 20) * 16
+
+
 def valid_orders(cost: GraphCost) -> itertools.chain[tuple[int, ...]]:
     maker = {name: node.node.index for node in cost.nodes for name in node.node.outputs}
     needs = [{maker[n] for n in node.node.inputs if n in maker} for node in cost.nodes]

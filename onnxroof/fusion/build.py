@@ -60,33 +60,29 @@ class Traffic:
     The parameters of nodes that folded into weights are not read.
     """
 
-    __slots__ = ("activations", "constants", "elided", "graph", "group", "written")
+    __slots__ = ("constants", "elided", "graph", "parts", "whole", "written")
 
     def __init__(self, graph: LiveGraph, group: Group) -> None:
         self.graph = graph
-        self.group = group
-        self.activations: dict[str, dict[str, int | None]] = {}
+        self.whole: dict[str, int | None] = {}
+        self.parts: dict[str, dict[str, int | None]] = {}
         self.constants: dict[str, int | None] = {}
         self.written: list[int | None] = []
         self.elided: list[str] = []
-        members = group.nodes
-        inside = set(members)
-        made: set[str] = set()
-        for index in members:
-            made.update(graph.nodes[index].node.outputs)
-        for index in members:
-            node = graph.nodes[index]
-            self._inputs(node, made, constants=index not in group.folded)
+        nodes = [graph.nodes[index] for index in group.nodes]
+        made = {name for node in nodes for name in node.node.outputs}
+        inside = set(group.nodes)
+        folded = group.folded
+        for node in nodes:
+            self._inputs(node, made, constants=node.node.index not in folded)
             self._outputs(node, inside)
 
     def _inputs(self, node: NodeCost, made: set[str], *, constants: bool) -> None:
         call = node.call
-        infos = call.inputs
         reads = (call.cost.reads if call.cost is not None else None) or _NOTHING
         control = call.operator.control if call.operator is not None else ()
         source = self.graph.source
-        for position, name in enumerate(node.node.inputs):
-            info = infos[position]
+        for position, (name, info) in enumerate(zip(node.node.inputs, call.inputs, strict=True)):
             if info is None or position in control:
                 continue
             if info.constant:
@@ -96,14 +92,13 @@ class Traffic:
             tensor = source.get(name, name)
             if tensor in made:
                 continue
+            if tensor == name and position not in reads:
+                self.whole[name] = info.nbytes
+                continue
             # a part: other nodes may read other parts
             key = f"{name}\0{node.node.index}" if position in reads else name
-            nbytes = reads.get(position, info.nbytes)
-            seen = self.activations.get(tensor)
-            if seen is None:
-                self.activations[tensor] = {key: nbytes}
-            else:
-                seen[key] = _most(seen.get(key, 0), nbytes)
+            parts = self.parts.setdefault(tensor, {})
+            parts[key] = _most(parts.get(key, 0), reads.get(position, info.nbytes))
 
     def _constant(self, name: str, nbytes: int | None) -> None:
         stored = self.graph.dequantized.get(name)
@@ -131,16 +126,16 @@ class Traffic:
 
     def input_bytes(self) -> int | None:
         """Activation bytes read; parts of one tensor never count more than the tensor."""
-        read: int | None = 0
+        sizes = [*self.whole.values()]
         tensors = self.graph.tensors
-        for tensor, parts in self.activations.items():
+        for tensor, parts in self.parts.items():
+            if tensor in self.whole:
+                continue
             size = total(parts.values())
             known = tensors.get(tensor)
             whole = known.nbytes if known is not None else None
-            if size is None or read is None:
-                return None
-            read += size if whole is None else min(size, whole)
-        return read
+            sizes.append(size if whole is None or size is None else min(size, whole))
+        return total(sizes)
 
 
 _NOTHING: Mapping[int, int] = {}

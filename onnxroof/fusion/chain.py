@@ -25,9 +25,12 @@ NO_CANDIDATE = ""
 """A condition's answer when the node is something else altogether: nothing to report."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Edge:
-    """A tensor between the growing group and a candidate; what conditions look at."""
+    """A tensor between the growing group and a candidate; what conditions look at.
+
+    Never changed; not frozen, because that would take most of the time of a plan.
+    """
 
     grouping: Grouping
     anchor: NodeCost
@@ -102,19 +105,35 @@ class Chain:
         The branch that ends last takes a shared addition; what could fold into the convolution
         before it or the one after it folds into the one before.
         """
-        grown: list[Group] = []
-        for index in reversed(grouping.anchors(self.anchors)):
-            if grouping.is_open(index) and grouping.last(index) == index:
-                group = self._start(grouping, index)
-                grown.append(group)
+        anchors = grouping.anchors(self.anchors)
+        if not anchors:
+            return
+        after, before = _kinds(self.then), _kinds(self.before)
+        grown: dict[int, Group] = {}
+        for index in reversed(anchors):
+            if _may_grow(grouping, index) and self._is_followed(grouping, index, after):
+                grown[index] = group = self._start(grouping, index)
                 size = len(group.nodes)
-                if self.then:
-                    self._forward(grouping, group)
+                self._forward(grouping, group)
                 self._keep(grouping, group, size)
-        for group in grown if self.before else ():
+        if not grouping.has_any(before):
+            return
+        for index in reversed(anchors):
+            if index not in grown:
+                if not _may_grow(grouping, index) or not _is_preceded(grouping, index, before):
+                    continue
+                grown[index] = self._start(grouping, index)
+            group = grown[index]
             size = len(group.nodes)
             self._backward(grouping, group)
             self._keep(grouping, group, size)
+
+    def _is_followed(self, grouping: Grouping, index: int, kinds: frozenset[str]) -> bool:
+        """Whether what reads the anchor's result could join, or a reason not to could be kept."""
+        if grouping.explain:
+            return bool(self.then)
+        reader = grouping.only_reader(grouping.output(index))
+        return reader >= 0 and grouping.kind(reader) in kinds
 
     def _start(self, grouping: Grouping, index: int) -> Group:
         """The anchor with what it has grouped already."""
@@ -138,7 +157,7 @@ class Chain:
     def _forward(self, grouping: Grouping, group: Group) -> None:
         position, steps = 0, self.then
         anchor = grouping.node(group.anchor)
-        while True:
+        while position < len(steps):
             tensor = grouping.node(group.last).node.outputs[0]
             reader = grouping.only_reader(tensor)
             if reader < 0 or not grouping.is_open(reader):
@@ -239,10 +258,32 @@ class Chain:
         return ""
 
 
+def _kinds(steps: tuple[Step, ...]) -> frozenset[str]:
+    """What any of the steps may be."""
+    return frozenset().union(*[step.kinds for step in steps])
+
+
+def _may_grow(grouping: Grouping, index: int) -> bool:
+    """Whether the anchor is alone, or the last node of an open group."""
+    group = grouping.groups.get(index)
+    return group is None or (not group.closed and group.last == index)
+
+
+def _is_preceded(grouping: Grouping, index: int, kinds: frozenset[str]) -> bool:
+    """Whether something of these kinds makes an input of the anchor."""
+    graph, group = grouping.graph, grouping.groups.get(index)
+    anchor = index if group is None else group.anchor
+    for name in (group and group.inputs) or graph.nodes[anchor].node.inputs:
+        maker = graph.producer.get(graph.source.get(name, name))
+        if maker is not None and grouping.kind(maker) in kinds:
+            return True
+    return False
+
+
 def crosses_view(grouping: Grouping, tensor: str, reader: int) -> bool:
     """Whether the reader sees the tensor under another shape."""
     graph = grouping.graph
-    if not graph.source:
+    if not graph.is_viewed(tensor):
         return False
     for index in grouping.members(reader):
         cost_node = graph.nodes[index]

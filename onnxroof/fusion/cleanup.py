@@ -49,19 +49,18 @@ def clean_up(graph: LiveGraph, runtime: Runtime) -> None:
 
 def share_equal_nodes(graph: LiveGraph) -> None:
     """Nodes with the same operator, attributes and inputs run once."""
-    pending = [item.name for item in graph.inputs]
-    for tensor in pending:
-        _share_readers(graph, tensor)
+    readers, nodes = graph.readers, graph.nodes
+    for item in graph.inputs:
+        if len(readers.get(item.name, ())) > 1:
+            _share_readers(graph, item.name)
     for index in graph.live:
-        if index not in graph.dropped:
-            for name in graph.nodes[index].node.outputs:
+        for name in nodes[index].node.outputs:
+            if len(readers.get(name, ())) > 1 and index not in graph.dropped:
                 _share_readers(graph, name)
 
 
 def _share_readers(graph: LiveGraph, tensor: str) -> None:
-    readers = graph.readers.get(tensor)
-    if readers is None or len(readers) < 2:
-        return
+    readers = graph.readers[tensor]
     types = [graph.nodes[index].node.op_type for index in readers]
     if len(set(types)) == len(types):
         return
@@ -99,10 +98,10 @@ def find_integer_nodes(graph: LiveGraph) -> None:
     y = Q(op(DQ(a), DQ(b))) is one integer kernel with the requantization inside. Its
     DequantizeLinear nodes vanish into it when nobody else needs their floating-point results.
     """
-    quantizers = [i for i in graph.live if graph.nodes[i].op_type == "DequantizeLinear"]
+    quantizers = graph.of_kind.get("DequantizeLinear")
     if not quantizers:
         return
-    dequantized = {graph.nodes[i].node.outputs[0]: i for i in quantizers}
+    dequantized = {graph.nodes[i].node.outputs[0]: i for i in quantizers if i not in graph.dropped}
     _cancel_requantization(graph, dequantized)
     candidates = {
         i for i in graph.live if i not in graph.dropped and _is_integer(graph, i, dequantized)
@@ -127,10 +126,10 @@ def find_integer_nodes(graph: LiveGraph) -> None:
 
 def _cancel_requantization(graph: LiveGraph, dequantized: dict[str, int]) -> None:
     """A tensor quantized again exactly as it was stored stays as it is, whatever its shape."""
-    for index in graph.live:
-        node = graph.nodes[index].node
-        if node.op_type != "QuantizeLinear":
+    for index in graph.of_kind.get("QuantizeLinear", ()):
+        if index in graph.dropped:
             continue
+        node = graph.nodes[index].node
         maker = dequantized.get(graph.source.get(node.inputs[0], node.inputs[0]))
         if maker is not None and _scheme(graph, maker) == _scheme(graph, index):
             graph.drop(index, "quantizes what was stored so", graph.nodes[maker].node.inputs[:1])
@@ -179,7 +178,7 @@ def cancel_transposes(graph: LiveGraph) -> None:
     permutation on the way in and its inverse on the way out needs none of them.
     """
     seen: set[int] = set()
-    for index in graph.live:
+    for index in graph.of_kind.get("Transpose", ()):
         if index in seen or index in graph.dropped:
             continue
         order = _order(graph.nodes[index])
@@ -198,8 +197,10 @@ def cancel_transposes(graph: LiveGraph) -> None:
 
 def _order(node: NodeCost) -> tuple[int, ...] | None:
     """The permutation of a Transpose."""
+    if node.node.op_type != "Transpose":
+        return None
     info = node.call.inputs[0] if node.call.inputs else None
-    if node.op_type != "Transpose" or info is None or info.shape is None:
+    if info is None or info.shape is None:
         return None
     rank = len(info.shape)
     order = node.call.attributes.get("perm", tuple(range(rank - 1, -1, -1)))
@@ -287,10 +288,11 @@ def _region_inputs(
 
 def take_strided_views(graph: LiveGraph) -> None:
     """Transpose, Slice, Split and Expand cost nothing when every reader accepts strides."""
-    for index in graph.live:
-        node = graph.nodes[index]
-        if node.op_type not in ("Transpose", "Slice", "Split", "Expand") or index in graph.dropped:
+    strided = ("Transpose", "Slice", "Split", "Expand")
+    for index in sorted([i for kind in strided for i in graph.of_kind.get(kind, ())]):
+        if index in graph.dropped:
             continue
+        node = graph.nodes[index]
         names = [name for name in node.node.outputs if name]
         if any(name in graph.exits or graph.is_viewed(name) for name in names):
             continue
@@ -311,10 +313,10 @@ def write_concats_in_place(graph: LiveGraph, grouped: Container[int]) -> None:
 
     Runs after fusion: a Concat inside a group (a rotary embedding) is not a buffer at all.
     """
-    for index in graph.live:
-        node = graph.nodes[index]
-        if node.op_type != "Concat" or index in grouped:
+    for index in graph.of_kind.get("Concat", ()):
+        if index in grouped or index in graph.dropped:
             continue
+        node = graph.nodes[index]
         parts = [graph.source.get(name, name) for name in node.node.inputs]
         fits = len(set(parts)) == len(parts) and all(
             part in graph.producer and part not in graph.exits and part not in graph.parts

@@ -41,7 +41,7 @@ class Composite:
         """Group every match, last ones first so that the longest form wins."""
         for text in self.drawings:
             drawing = parse(text)
-            if all(any(map(grouping.has_kind, kinds)) for kinds in drawing.needed):
+            if all(map(grouping.has_any, drawing.needed)):
                 for entry in drawing.entries:
                     self._find(grouping, drawing, entry)
 

@@ -40,11 +40,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One name, what may make it, and the name it stands for where nothing fits."""
+    """One name, what may make it, and the name it stands for where nothing fits.
+
+    `kinds` are all operators that may make it.
+    """
 
     name: str
     calls: tuple[Call, ...]
     otherwise: str
+    kinds: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,9 @@ def parse(text: str) -> Drawing:
         if found is None:
             raise ValueError(f"not a line of a drawing: {written!r}")
         name, calls, otherwise = found.groups()
-        line = Line(name, tuple(map(_call, calls.split(" | "))), otherwise or "")
+        alternatives = tuple(map(_call, calls.split(" | ")))
+        kinds = frozenset().union(*(call.operators for call in alternatives))
+        line = Line(name, alternatives, otherwise or "", kinds)
         for call in line.calls:
             for argument in call.arguments:
                 if not argument.startswith("#") and argument not in lines:
@@ -88,11 +94,7 @@ def parse(text: str) -> Drawing:
     entries = [last]
     while lines[entries[-1]].otherwise in lines:
         entries.append(lines[entries[-1]].otherwise)
-    needed = [
-        frozenset().union(*(call.operators for call in line.calls))
-        for line in lines.values()
-        if not line.otherwise
-    ]
+    needed = [line.kinds for line in lines.values() if not line.otherwise]
     return Drawing(lines, tuple(entries), tuple(needed), tuple(inputs))
 
 
@@ -110,7 +112,7 @@ def _call(text: str) -> Call:
 class Match:
     """One attempt to find a drawing; `bound` maps its names to tensors, `nodes` are those used."""
 
-    __slots__ = ("bound", "drawing", "forbidden", "grouping", "nodes", "optional")
+    __slots__ = ("_trail", "bound", "drawing", "forbidden", "grouping", "nodes", "optional")
 
     def __init__(self, grouping: Grouping, drawing: Drawing, forbidden: frozenset[int]) -> None:
         self.grouping = grouping
@@ -119,11 +121,23 @@ class Match:
         self.bound: dict[str, str] = {}
         self.nodes: list[int] = []
         self.optional: set[int] = set()
+        self._trail: list[str] = []
 
     def ends_at(self, entry: str, index: int) -> bool:
         """Whether the drawing, ended at line `entry`, fits with this node as its last."""
-        self.bound[entry] = self.grouping.output(index)
+        self._bind(entry, self.grouping.output(index))
         return self._calls(self.drawing.lines[entry], index)
+
+    def _bind(self, name: str, tensor: str) -> None:
+        self.bound[name] = tensor
+        self._trail.append(name)
+
+    def _undo(self, names: int, nodes: int) -> None:
+        """Forget what was bound and used after the first so many."""
+        trail, bound = self._trail, self.bound
+        while len(trail) > names:
+            del bound[trail.pop()]
+        del self.nodes[nodes:]
 
     def _name(self, name: str, tensor: str) -> bool:
         """Whether the name can stand for the tensor."""
@@ -132,21 +146,20 @@ class Match:
             return known == tensor
         line = self.drawing.lines.get(name)
         if line is None:
-            self.bound[name] = tensor
+            self._bind(name, tensor)
             return True
         index = self.grouping.graph.producer.get(tensor)
         if index is not None and index not in self.forbidden:
-            saved, count = dict(self.bound), len(self.nodes)
-            self.bound[name] = tensor
+            names, nodes = len(self._trail), len(self.nodes)
+            self._bind(name, tensor)
             if self._calls(line, index):
                 if line.otherwise:
-                    self.optional.update(self.nodes[count:])
+                    self.optional.update(self.nodes[nodes:])
                 return True
-            self.bound = saved
-            del self.nodes[count:]
+            self._undo(names, nodes)
         if not line.otherwise or not self._name(line.otherwise, tensor):
             return False
-        self.bound[name] = tensor
+        self._bind(name, tensor)
         return True
 
     def _calls(self, line: Line, index: int) -> bool:
@@ -158,12 +171,9 @@ class Match:
         for call in line.calls:
             if kind not in call.operators:
                 continue
-            saved, count = dict(self.bound), len(self.nodes)
             if self._arguments(call, index, kind):
                 self.nodes.extend(grouping.members(index))
                 return True
-            self.bound = saved
-            del self.nodes[count:]
         return False
 
     def _arguments(self, call: Call, index: int, kind: str) -> bool:
@@ -175,12 +185,24 @@ class Match:
         if kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2:
             orders.append([given[1], given[0]])
         for order in orders:
-            saved, count = dict(self.bound), len(self.nodes)
-            if all(self._argument(w, g, index) for w, g in zip(wanted, order, strict=False)):
+            if not all(map(self._may_be, wanted, order)):
+                continue
+            names, nodes = len(self._trail), len(self.nodes)
+            for sought, found in zip(wanted, order, strict=False):
+                if not self._argument(sought, found, index):
+                    self._undo(names, nodes)
+                    break
+            else:
                 return True
-            self.bound = saved
-            del self.nodes[count:]
         return False
+
+    def _may_be(self, wanted: str, given: tuple[int, str]) -> bool:
+        """Whether what makes the tensor could stand in the wanted line: spares most attempts."""
+        line = self.drawing.lines.get(wanted)
+        if line is None or line.otherwise:
+            return True
+        maker = self.grouping.graph.producer.get(given[1])
+        return maker is not None and self.grouping.kind(maker) in line.kinds
 
     def _given(self, index: int) -> list[tuple[int, str]]:
         """Arguments of the node (position, tensor), or those of a group's drawing (−1, tensor)."""

@@ -51,27 +51,26 @@ class Group:
 
 
 class Grouping:
-    """Groups over a `LiveGraph`, and the candidates that failed."""
+    """Groups over a `LiveGraph`, and, where asked to explain, the candidates that failed."""
 
-    __slots__ = ("_of_kind", "graph", "groups", "misses", "runtime")
+    __slots__ = ("_of_kind", "explain", "graph", "groups", "misses", "runtime")
 
-    def __init__(self, graph: LiveGraph, runtime: Runtime) -> None:
+    def __init__(self, graph: LiveGraph, runtime: Runtime, *, explain: bool = False) -> None:
         self.graph = graph
         self.runtime = runtime
+        self.explain = explain
         self.groups: dict[int, Group] = {}
         self.misses: list[FusionMiss] = []
+        dropped = graph.dropped
         self._of_kind: dict[str, list[int]] = {}
-        for index in graph.live:
-            op_type = graph.nodes[index].node.op_type
-            known = self._of_kind.get(op_type)
-            if known is None:
-                self._of_kind[op_type] = [index]
-            else:
-                known.append(index)
+        for kind, indices in graph.of_kind.items():
+            left = [i for i in indices if i not in dropped] if dropped else indices.copy()
+            if left:
+                self._of_kind[kind] = left
 
-    def has_kind(self, kind: str) -> bool:
+    def has_any(self, kinds: frozenset[str]) -> bool:
         """Whether the graph has such an operator or group at all."""
-        return kind in self._of_kind
+        return not kinds.isdisjoint(self._of_kind)
 
     def ungrouped(self, kinds: Iterable[str]) -> list[int]:
         """Lone nodes of these operators, in execution order."""
@@ -152,7 +151,9 @@ class Grouping:
         return group
 
     def miss(self, nodes: Iterable[int], rule: str, reason: str) -> None:
-        """Keep why a candidate is not fused."""
+        """Keep why a candidate is not fused, if somebody wants to know."""
+        if not self.explain:
+            return
         ordered = tuple(sorted(nodes))
         label = self.graph.nodes[ordered[0]].node.label
         self.misses.append(FusionMiss(ordered, label, rule, reason))

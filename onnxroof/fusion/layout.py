@@ -43,6 +43,14 @@ def view_reason(node: NodeCost, tensors: Mapping[str, TensorInfo], runtime: Runt
     return ""
 
 
+def _same_type(call: OpCall) -> bool:
+    """A conversion to the type there is; its shape never changes, known or not."""
+    first = call.inputs[0] if call.inputs else None
+    if first is None or not call.outputs or first.dtype is None or first.kind != "tensor":
+        return False
+    return first.dtype is call.outputs[0].dtype
+
+
 def _same_type_and_shape(call: OpCall) -> bool:
     if not call.outputs or not call.inputs or call.inputs[0] is None:
         return False
@@ -72,8 +80,8 @@ def _is_lone(call: OpCall) -> bool:
 
 
 _DOES_NOTHING: Mapping[str, Callable[[OpCall], bool]] = {
-    "Cast": _same_type_and_shape,
-    "CastLike": _same_type_and_shape,
+    "Cast": _same_type,
+    "CastLike": _same_type,
     "Expand": _same_type_and_shape,
     "Tile": _same_type_and_shape,
     "Pad": _same_type_and_shape,
@@ -99,6 +107,16 @@ def _keeps_order(call: OpCall, *, unit: bool) -> bool:
 
 
 _PARTS = frozenset({"Slice", "Split"})
+
+_SOMETIMES = frozenset({"Dropout", "Transpose", *_DOES_NOTHING, *_PARTS})
+"""Operators that may launch nothing, besides those that are views by their definition."""
+
+
+def may_be_view(node: NodeCost) -> bool:
+    """Whether `view_reason` is worth asking: the operator can be a view, and the node is sound."""
+    operator = node.call.operator
+    possible = node.node.op_type in _SOMETIMES or (operator is not None and operator.view)
+    return possible and not node.call.problem
 
 
 def _is_one_piece(call: OpCall) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.cost import Status
-from onnxroof.fusion.layout import view_reason
+from onnxroof.fusion.layout import may_be_view, view_reason
 from onnxroof.fusion.records import RemovedNode
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class LiveGraph:
         runtime: Whose views it follows.
         nodes: Every node of the graph with its cost, by index.
         live: Indices of the nodes that launch work, in execution order.
+        of_kind: The same by operator; nodes dropped later stay listed.
         removed: The other nodes, each with its reason.
         source: Name of a view → name of the tensor whose bytes it shows.
         producer: Tensor → index of the live node that makes it.
@@ -47,8 +48,9 @@ class LiveGraph:
     """
 
     __slots__ = (
-        "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes", "parts",
-        "permuted", "producer", "readers", "removed", "runtime", "source", "tensors",
+        "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes",
+        "of_kind", "parts", "permuted", "producer", "readers", "removed", "runtime", "source",
+        "tensors",
     )  # fmt: skip
 
     def __init__(self, cost: GraphCost, runtime: Runtime) -> None:
@@ -61,6 +63,7 @@ class LiveGraph:
         self.readers: dict[str, list[int]] = {}
         self.removed: list[RemovedNode] = []
         self.live: list[int] = []
+        self.of_kind: dict[str, list[int]] = {}
         self.inputs = graph.inputs
         self.parts: dict[str, str] = {}
         self.integer: set[int] = set()
@@ -86,33 +89,33 @@ class LiveGraph:
 
     def _place(self, index: int, node: NodeCost) -> None:
         """Make the node a view of its input's bytes, or live with its edges noted."""
-        source, onnx_node = self.source, node.node
-        possible = not node.call.problem
-        reason = view_reason(node, self.tensors, self.runtime) if possible else ""
+        reason = view_reason(node, self.tensors, self.runtime) if may_be_view(node) else ""
         if reason:
-            self._remove(node, reason)
-            origin = onnx_node.inputs[0]
-            origin = source.get(origin, origin)
-            for name in onnx_node.outputs:
-                source[name] = origin
-            self._views.setdefault(origin, []).extend(onnx_node.outputs)
+            self._view(node, reason)
             return
+        source, onnx_node = self.source, node.node
         self.live.append(index)
+        self.of_kind.setdefault(onnx_node.op_type, []).append(index)
         readers = self.readers
-        infos = node.call.inputs
-        for position, name in enumerate(onnx_node.inputs):
-            info = infos[position]
-            if info is None or info.constant:
-                continue
-            self._read(source.get(name, name), index, readers)
-        if onnx_node.subgraphs:
-            for _, body in onnx_node.subgraphs:
-                for name in body.captures:
-                    self._read(source.get(name, name), index, readers)
+        for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
+            if info is not None and not info.constant:
+                self._read(source.get(name, name), index, readers)
+        for _, body in onnx_node.subgraphs:
+            for name in body.captures:
+                self._read(source.get(name, name), index, readers)
         producer = self.producer
         for name in onnx_node.outputs:
             if name:
                 producer[name] = index
+
+    def _view(self, node: NodeCost, reason: str) -> None:
+        """Take a node out whose outputs are its input's bytes."""
+        self._remove(node, reason)
+        origin = node.node.inputs[0]
+        origin = self.source.get(origin, origin)
+        for name in node.node.outputs:
+            self.source[name] = origin
+        self._views.setdefault(origin, []).extend(node.node.outputs)
 
     @staticmethod
     def _read(tensor: str, index: int, readers: dict[str, list[int]]) -> None:

@@ -46,14 +46,8 @@ def plan_kernels(cost: GraphCost, runtime: str = "onnxruntime") -> KernelPlan:
 
 def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
     """The same for a fusion set of the caller's own."""
-    graph = LiveGraph(cost, runtime)
-    clean_up(graph, runtime)
-    grouping = Grouping(graph, runtime)
-    rules = all_rules()
-    if graph.integer:
-        rules["integer-kernel"].apply(grouping)
-    for name in runtime.rules:
-        rules[name].apply(grouping)
+    grouping = _grouped(cost, runtime)
+    graph = grouping.graph
     if runtime.concat_in_place:
         write_concats_in_place(graph, grouping.groups)
     kernels: list[Kernel] = []
@@ -74,11 +68,32 @@ def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
         cost,
         runtime.name,
         tuple(kernels),
-        tuple(grouping.misses),
         tuple(graph.removed),
         graph.source,
         graph.parts,
     )
+
+
+def find_misses(cost: GraphCost, runtime: str) -> tuple[FusionMiss, ...]:
+    """Candidates that the named runtime does not fuse, each with its reason.
+
+    Raises:
+        UsageError: No fusion set has this name.
+    """
+    return tuple(_grouped(cost, find_runtime(runtime), explain=True).misses)
+
+
+def _grouped(cost: GraphCost, runtime: Runtime, *, explain: bool = False) -> Grouping:
+    """The live graph with all rules applied; with `explain`, failed candidates are kept."""
+    graph = LiveGraph(cost, runtime)
+    clean_up(graph, runtime)
+    grouping = Grouping(graph, runtime, explain=explain)
+    rules = all_rules()
+    if graph.integer:
+        rules["integer-kernel"].apply(grouping)
+    for name in runtime.rules:
+        rules[name].apply(grouping)
+    return grouping
 
 
 def _bodies(node: NodeCost, runtime: Runtime) -> tuple[KernelBody, ...]:

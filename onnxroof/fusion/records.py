@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import DType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RemovedNode:
-    """A node that launches nothing, and why."""
+    """A node that launches nothing, and why. Never changed once made, like `Kernel`."""
 
     index: int
     name: str
@@ -47,11 +47,12 @@ class KernelBody:
     per_trip: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Kernel:
     """One launch of a runtime: the nodes it does at once and what it moves.
 
-    None means unknown, never zero.
+    None means unknown, never zero. Never changed once made; a frozen dataclass of so many fields
+    would take eight times as long to make, and there is one a launch.
 
     Attributes:
         index: Position in launch order.
@@ -118,7 +119,6 @@ class KernelPlan:
         cost: The graph's costs before fusion.
         runtime: Name of the fusion set.
         kernels: One per launch, in launch order.
-        misses: Candidates that do not fuse, each with its reason.
         removed: Nodes that launch nothing, each with its reason.
         views: Tensor → the tensor whose bytes it shows.
         parts: Tensor → the concatenation in whose buffer it is written.
@@ -127,10 +127,16 @@ class KernelPlan:
     cost: GraphCost
     runtime: str
     kernels: tuple[Kernel, ...]
-    misses: tuple[FusionMiss, ...]
     removed: tuple[RemovedNode, ...]
     views: Mapping[str, str] = field(default_factory=dict, repr=False)
     parts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def misses(self) -> tuple[FusionMiss, ...]:
+        """Candidates that do not fuse, each with its reason; found when first asked for."""
+        from onnxroof.fusion.plan import find_misses
+
+        return find_misses(self.cost, self.runtime)
 
     @cached_property
     def macs(self) -> int:

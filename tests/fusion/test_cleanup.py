@@ -276,3 +276,9 @@ def test_bodies_have_plans_of_their_own() -> None:
     assert bodies == {"then_branch": ["Exp+Neg"], "else_branch": ["Neg"]}
     # one branch or the other: each reads x and writes a once fused
     assert kernel.traffic_bytes == 2 * 4 * 4
+
+
+def test_a_conversion_to_the_same_type_is_nothing_however_many_elements_there_are() -> None:
+    text = "g (float[4,4] x) => (int64 y) { n = NonZero(x)  c = Cast<to = 7>(n)  y = Add(c, c) }"
+    # NonZero finds 0 to 16 elements, int64 as it makes them
+    assert kinds(text) == ["NonZero", "Add"]

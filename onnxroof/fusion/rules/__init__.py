@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxroof.fusion.rules.quantization import IntegerKernels
     from onnxroof.fusion.rules.siblings import Siblings
 
-    Rule = Chain | Composite | Elementwise | IntegerKernels | Siblings
+    Rule: TypeAlias = Chain | Composite | Elementwise | IntegerKernels | Siblings
 
 
 @cache

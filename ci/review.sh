@@ -31,7 +31,7 @@ if [ -n "${BUDGET:-}" ]; then
         --junit "$output/onnxroof-junit.xml"
 fi
 
-if [ -n "${BEFORE:-}" ] && [ -f "$BEFORE" ]; then
+if [ -n "${BEFORE:-}" ] && [ -s "$BEFORE" ]; then
     devices=()
     for device in ${HARDWARE:-}; do
         devices+=(--hw "$device")

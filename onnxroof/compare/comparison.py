@@ -152,7 +152,7 @@ def _items(analysis: Analysis) -> list[Item]:
         Item(
             kernel.name,
             nodes[kernel.anchor].node.scope,
-            kernel.op_type,
+            nodes[kernel.anchor].op_type,
             (kernel.op_type, kernel.flops, kernel.traffic_bytes, _shape(analysis, kernel)),
         )
         for kernel in analysis.kernels.kernels

@@ -29,7 +29,14 @@ def _devices(analysis: Analysis) -> Section:
 
 
 def _fusions(analysis: Analysis) -> str:
-    return f"Kernels as {analysis.kernels.runtime} fuses them, on every device."
+    runtimes = dict.fromkeys(result.plan.runtime for result in analysis.rooflines)
+    if len(runtimes) == 1:
+        return f"Kernels as {analysis.kernels.runtime} fuses them, on every device."
+    first = printable(analysis.rooflines[0].hardware.name)
+    return (
+        "Every device runs the kernels of its own runtime; below, their times stand at the"
+        f" kernels of {first}."
+    )
 
 
 def _row(result: RooflineResult, fastest: float) -> tuple[str, ...]:

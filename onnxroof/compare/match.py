@@ -25,7 +25,7 @@ class Item:
     Attributes:
         name: Its name.
         scope: The module path it belongs to.
-        kind: Its operators.
+        kind: Its main operator.
         signature: What it does, with sizes.
     """
 

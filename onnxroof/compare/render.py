@@ -94,7 +94,8 @@ def _latencies(comparison: Comparison) -> Section:
     rows = []
     results = zip(comparison.before.rooflines, comparison.after.rooflines, strict=True)
     for change, (before, after) in zip(comparison.latencies, results, strict=True):
-        verdicts = dict.fromkeys([_main_bound(before.time_shares), _main_bound(after.time_shares)])
+        bounds = [_main_bound(result.time_shares) for result in (before, after)]
+        verdicts = dict.fromkeys(bounds)
         rows.append((printable(after.hardware.name), *_cells(change), " → ".join(verdicts)))
     headers = ("device", "before", "after", "change", "mostly bound by")
     return Section("Latency", headers, rows, (1, 2, 3))

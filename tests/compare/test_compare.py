@@ -131,3 +131,18 @@ def test_every_item_is_in_exactly_one_pair() -> None:
                 assert lists[0][a].kind == lists[1][b].kind or (
                     lists[0][a].signature == lists[1][b].signature
                 )
+
+
+def test_a_kernel_that_fuses_more_is_the_same_kernel() -> None:
+    def network(*, normalized: bool) -> GraphBuilder:
+        g = GraphBuilder("n")
+        x = g.conv(g.input((1, 16, 32, 32)), 16, 3, name="a")
+        x = g.batch_norm(x, name="n") if normalized else x
+        g.output(g.relu(x, name="r"))
+        return g
+
+    # the normalization folds into the convolution, which then does a little more: its bias
+    found = compare(*(analyze(network(normalized=yes), "mobile-arm") for yes in (False, True)))
+    (kernel,) = found.kernels
+    assert kernel.change not in {Change.APPEARED, Change.VANISHED}
+    assert kernel.op_type == "Conv+Relu → Conv+BatchNormalization+Relu"

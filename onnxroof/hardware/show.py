@@ -249,8 +249,29 @@ def _rates_text(profile: HardwareProfile, prefix: str) -> str:
     if special is not None:
         cited = _citations(profile, f"{prefix}special_function_gops")
         lines.append(f"special functions {_operations('', special)} {cited}")
+    lines += _latency_lines(profile)
     lines.append("ridge points in FLOP/byte: peak over the bandwidth of main memory")
     return "\n".join(lines)
+
+
+def _latency_lines(profile: HardwareProfile) -> list[str]:
+    """What only the expected time uses, as far as the profile says."""
+    core = profile.core_bandwidth_bytes_per_second
+    found = [
+        ("cores", f"{profile.cores} cores" if profile.cores else ""),
+        ("vector_bits", f"vectors of {profile.vector_bits} bits" if profile.vector_bits else ""),
+        ("core_bandwidth_gb_per_s", f"{core / 1e9:g} GB/s from one core" if core else ""),
+        ("host_factor", f"host factor {profile.host_factor:g}"),
+        (
+            "winograd_channels",
+            f"Winograd from {profile.winograd_channels} channels"
+            if profile.winograd_channels > 1
+            else "",
+        ),
+    ]
+    return [
+        f"{text} {cited}" for key, text in found if text and (cited := _citations(profile, key))
+    ]
 
 
 def _citations(profile: HardwareProfile, *paths: str) -> str:

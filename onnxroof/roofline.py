@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onnxroof.bounded import is_exact
 
@@ -43,8 +43,7 @@ class Bound(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTime:
+class KernelTime(NamedTuple):
     """One kernel's time on one device.
 
     Attributes:

@@ -32,6 +32,7 @@ CHECKSUM_FILE = "checked.json"
 _SUFFIXES = (".yaml", ".yml")
 
 
+@lru_cache(maxsize=1)
 def profile_directory() -> Path:
     """The folder of the shipped profiles: in the package once installed, else beside it."""
     package = Path(__file__).resolve().parents[1]

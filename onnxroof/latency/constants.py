@@ -84,7 +84,7 @@ class Constants:
 
 
 ACCELERATOR = Constants(
-    product_share=1.0, convolution_share=0.78, winograd_share=0.82, tile_prologue=27.0,
+    product_share=1.0, convolution_share=0.78, winograd_share=0.84, tile_prologue=27.0,
     convolution_prologue=28.0, operand_load=6.0, depthwise_slots=1.0, depthwise_index_slots=9.4,
     pooling_slots=17.0, pooling_index_slots=17.0, exposed=0.48, elementwise_share=1.0,
     batch_normalization_share=0.56, normalization_share=0.8, softmax_share=0.83,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from onnxroof.cost import NodeCost
     from onnxroof.fusion.plan import Kernel, KernelPlan
-    from onnxroof.ops.call import OpCall, Shape
+    from onnxroof.ops.call import OpCall, Shape, TensorInfo
 
 
 class WorkClass(Enum):
@@ -204,10 +204,9 @@ def _product(node: NodeCost) -> Product:
     """The GEMM view of a node with multiply-accumulates."""
     call = node.call
     macs = int(node.macs or 0)
-    shape = call.outputs[0].shape if call.outputs else None
+    shape = _sizes(call.outputs[0]) if call.outputs else ()
     if not shape or not math.prod(shape):
         return Product(1, macs, 1, 1)
-    shape = tuple(int(size) for size in shape)
     if node.op_type in _CONV_WEIGHTS:
         return _convolution(call, node.op_type, shape, macs)
     if node.op_type in _RECURRENT:
@@ -222,6 +221,13 @@ def _product(node: NodeCost) -> Product:
     return Product(1, elements // shape[-1], shape[-1], k)
 
 
+def _sizes(info: TensorInfo | None) -> Shape:
+    """The shape in plain integers, sizes known by their bounds at the upper end; () if unknown."""
+    if info is None or info.shape is None:
+        return ()
+    return info.shape if info.exact else tuple(map(int, info.shape))
+
+
 def _steps(call: OpCall) -> int:
     shape = call.inputs[0].shape if call.inputs and call.inputs[0] is not None else None
     return int(shape[1 if call.attributes.get("layout") else 0]) if shape else 1
@@ -233,29 +239,29 @@ def _is_batched(call: OpCall) -> bool:
 
 
 def _convolution(call: OpCall, op_type: str, shape: Shape, macs: int) -> Product:
-    weight = call.inputs[_CONV_WEIGHTS[op_type]]
-    x = call.inputs[0]
-    if weight is None or weight.shape is None or x is None or x.shape is None:
+    weight, x = _sizes(call.inputs[_CONV_WEIGHTS[op_type]]), _sizes(call.inputs[0])
+    if not weight or not x:
         return Product(1, macs, 1, 1)
-    group = call.attributes.get("group", 1)
+    attributes = call.attributes
+    group = attributes.get("group", 1)
     groups = group if isinstance(group, int) else 1
-    last = "Nhwc" in op_type
-    window = tuple(map(int, weight.shape[1:-1] if last else weight.shape[2:]))
-    pixels = tuple(map(int, shape[1:-1] if last else shape[2:]))
-    strides = call.attributes.get("strides") or (1,) * len(window)
-    dilations = call.attributes.get("dilations") or ()
-    filters = int(shape[-1] if last else shape[1])
-    elements = math.prod(map(int, x.shape))
-    channels = int(x.shape[-1] if last else x.shape[1]) // groups
+    if "Nhwc" in op_type:
+        window, pixels, filters, channels = weight[1:-1], shape[1:-1], shape[-1], x[-1]
+    else:
+        window, pixels, filters, channels = weight[2:], shape[2:], shape[1], x[1]
+    strides = attributes.get("strides") or (1,) * len(window)
+    dilations = attributes.get("dilations") or ()
+    elements = math.prod(x)
+    channels //= groups
     transposed = op_type == "ConvTranspose"
     m = math.prod(shape) // filters
     n = filters // groups
     if transposed:
-        m = elements // (channels * groups)
+        m = max(elements // (channels * groups), 1)
         n = n * math.prod(window)
     k = max(macs // (groups * m * n), 1)
     return Product(
         groups, m, n, k, 1, window, strides,  # type: ignore[arg-type]
-        any(step != 1 for step in dilations),  # type: ignore[union-attr]
-        transposed, pixels, int(shape[0]), elements, channels,
+        dilations.count(1) != len(dilations),  # type: ignore[union-attr, arg-type]
+        transposed, pixels, shape[0], elements, channels,
     )  # fmt: skip

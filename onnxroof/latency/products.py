@@ -22,7 +22,10 @@ _TILES = (
 have them; the fastest is taken, as their heuristics do."""
 
 _DIRECT_TILES = ((128, 128), (128, 64), (64, 64))
-"""Tiles of implicit-GEMM convolution: at least 64 output channels wide."""
+"""Tiles of implicit-GEMM convolution that heuristics choose: at least 64 output channels wide."""
+
+_TIMED_TILES = (*_DIRECT_TILES, (128, 32), (64, 32), (32, 32), (128, 16))
+"""Tiles among which timing finds the best (DeepBench, convolutions of 16 to 48 filters)."""
 
 _WINOGRAD_TILES = ((128, 128), (128, 64), (128, 32), (64, 64), (64, 32), (32, 32))
 
@@ -69,17 +72,20 @@ def convolution(
     execution: Execution,
     constants: Constants,
     *,
-    has_winograd: bool = True,
+    on_matrix_engine: bool = False,
 ) -> Timed:
     """The fastest algorithm that the runtime has for an ungrouped or grouped convolution.
 
-    `has_winograd` is False on matrix engines: libraries have no such kernels for them, since fp16
-    loses too much in the transforms.
+    Matrix engines take wide tiles only, and libraries have no Winograd kernels for them, since
+    half precision loses too much in the transforms.
     """
     if execution.lowers_convolutions:
         return _lowered(product, rate, machine, constants)
-    options = [_direct(product, rate, machine, constants)]
-    tile = execution.winograd_tile if has_winograd and is_winograd(product) else 0
+    narrow = execution.times_kernels and not on_matrix_engine
+    tiles = _TIMED_TILES if narrow else _DIRECT_TILES
+    options = [_direct(product, rate, machine, tiles, constants)]
+    has_winograd = not on_matrix_engine and is_winograd(product)
+    tile = execution.winograd_tile if has_winograd else 0
     if tile and product.channels >= machine.hardware.winograd_channels:
         options.append(_winograd(product, rate, machine, tile, constants))
     if execution.has_fft and _is_fft(product):
@@ -111,7 +117,13 @@ def _is_fft(product: Product) -> bool:
     )
 
 
-def _direct(product: Product, rate: float, machine: Machine, constants: Constants) -> Timed:
+def _direct(
+    product: Product,
+    rate: float,
+    machine: Machine,
+    tiles: tuple[tuple[int, int], ...],
+    constants: Constants,
+) -> Timed:
     share, prologue = constants.convolution_share, constants.convolution_prologue
     batch, m, n, k = product.batch, product.m, product.n, product.k
     if machine.is_cpu:
@@ -121,7 +133,7 @@ def _direct(product: Product, rate: float, machine: Machine, constants: Constant
             k = k * _up(channels, lanes) // channels
         seconds = _blocked(batch, m, n, k + prologue, rate * share, machine, constants)
         return Timed(seconds, "direct")
-    tiling = _convolutions(_DIRECT_TILES, constants)
+    tiling = _convolutions(tiles, constants)
     seconds = _tiled(batch, m, n, k, rate * share, machine.cores, tiling)
     return Timed(seconds, "implicit GEMM")
 

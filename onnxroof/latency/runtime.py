@@ -35,6 +35,8 @@ class Execution:
             with `lowers_convolutions` a depthwise one too.
         reorders_weights: Weights of convolutions change layout at every call.
         reorders_activations: Activations change layout around every convolution.
+        times_kernels: Kernels are chosen by timing them, so that narrow tiles are found; heuristics
+            choose wide ones.
         copies_layouts: Convolutions on the matrix engine copy activations to channels-last.
         pads_depthwise: Depthwise kernels take channels that fill no whole vector; otherwise those
             with a quarter or more of padding run in a reference kernel.
@@ -51,6 +53,7 @@ class Execution:
     loops_over_groups: bool = False
     reorders_weights: bool = False
     reorders_activations: bool = False
+    times_kernels: bool = False
     copies_layouts: bool = False
     pads_depthwise: bool = True
     serial_convolution_elements: int = 0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CHECKSUM_FILE = "checked.json"
 _FLAGS = (
     "overlaps_host", "has_fft", "lowers_convolutions", "loops_over_groups", "reorders_weights",
-    "reorders_activations", "copies_layouts",
+    "reorders_activations", "copies_layouts", "times_kernels",
 )  # fmt: skip
 
 

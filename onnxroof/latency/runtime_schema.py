@@ -60,6 +60,9 @@ class Execution(_Strict):
     reorders_activations: bool = Field(
         default=False, description="Activations change layout around every convolution."
     )
+    times_kernels: bool = Field(
+        default=False, description="Kernels are chosen by timing them, narrow tiles included."
+    )
     copies_layouts: bool = Field(
         default=False, description="Convolutions on the matrix engine copy to channels-last."
     )

@@ -158,7 +158,7 @@ class Timer:
         copies = execution.copies_layouts and matrix > vector
         moved = work.input_bytes + work.output_bytes if copies else 0
         timed = convolution(
-            product, matrix, machine, execution, constants, has_winograd=matrix <= vector
+            product, matrix, machine, execution, constants, on_matrix_engine=matrix > vector
         )
         if execution.reorders_weights:
             reorder += self._weights_reordered(work, element)

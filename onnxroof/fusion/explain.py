@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FusionHit:
-    """A kernel of several nodes.
+    """A kernel that a rule made: of several nodes, or of one that takes in folded ones.
 
     Attributes:
         kernel: Its index in the plan.
@@ -49,7 +49,7 @@ class FusionReport:
 
     Attributes:
         runtime: Name of the fusion set.
-        hits: Kernels of several nodes.
+        hits: Kernels that rules made.
         misses: Candidates that are not fused.
         removed: Nodes that launch nothing.
         bodies: The same for each subgraph that control flow runs: (its name, its report).
@@ -64,7 +64,7 @@ class FusionReport:
 
 def explain_fusion(plan: KernelPlan) -> FusionReport:
     """What was fused and why, what was not and why not."""
-    hits = tuple(_hit(plan, kernel) for kernel in plan.kernels if len(kernel.nodes) > 1)
+    hits = tuple(_hit(plan, kernel) for kernel in plan.kernels if kernel.rule != "none")
     misses = sorted({*plan.misses, *_absent(plan)}, key=lambda miss: (miss.nodes, miss.rule))
     bodies = tuple(
         (body.name, explain_fusion(body.plan)) for kernel in plan.kernels for body in kernel.bodies
@@ -90,10 +90,11 @@ def _absent(plan: KernelPlan) -> list[FusionMiss]:
     own = RUNTIMES[plan.runtime].rules
     found: list[FusionMiss] = []
     for kernel in plan_for(plan.cost, EVERYTHING).kernels:
-        if len(kernel.nodes) < 2 or kernel.rule in own:
+        if kernel.rule == "none" or kernel.rule in own:
             continue
         launches = {together[index] for index in kernel.nodes if index in together}
-        if len(launches) > 1:
+        alone = len(launches) == 1 and plan.kernels[min(launches)].rule == "none"
+        if len(launches) > 1 or alone:
             found.append(
                 FusionMiss(
                     kernel.nodes, plan.cost.nodes[kernel.nodes[0]].name, kernel.rule,

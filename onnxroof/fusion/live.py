@@ -41,6 +41,7 @@ class LiveGraph:
         integer: Nodes that compute on quantized values.
         dequantized: Result of a folded DequantizeLinear → (name, bytes) of what is stored, which
             is what a kernel reads.
+        dequantizers: The same results of nodes themselves → index of the DequantizeLinear.
         dropped: Nodes taken out after indexing.
         permuted: Tensors that lie in memory in another order of axes than the graph says, after
             transposes cancelled; channels are their last axis then.
@@ -48,9 +49,9 @@ class LiveGraph:
     """
 
     __slots__ = (
-        "_views", "dequantized", "dropped", "exits", "inputs", "integer", "live", "nodes",
-        "of_kind", "parts", "permuted", "producer", "readers", "removed", "runtime", "source",
-        "tensors",
+        "_views", "dequantized", "dequantizers", "dropped", "exits", "inputs", "integer", "live",
+        "nodes", "of_kind", "parts", "permuted", "producer", "readers", "removed", "runtime",
+        "source", "tensors",
     )  # fmt: skip
 
     def __init__(self, cost: GraphCost, runtime: Runtime) -> None:
@@ -68,6 +69,7 @@ class LiveGraph:
         self.parts: dict[str, str] = {}
         self.integer: set[int] = set()
         self.dequantized: dict[str, tuple[tuple[str, int | None], ...]] = {}
+        self.dequantizers: dict[str, int] = {}
         self.dropped: set[int] = set()
         self.permuted: set[str] = set()
         self._views: dict[str, list[str]] = {}
@@ -202,6 +204,7 @@ class LiveGraph:
         """What a kernel reads in place of a folded DequantizeLinear's result: what is stored."""
         node = cost_node.node
         if node.op_type == "DequantizeLinear":
+            self.dequantizers[node.outputs[0]] = node.index
             self.dequantized[node.outputs[0]] = tuple(
                 (name, info.nbytes)
                 for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)

@@ -35,7 +35,7 @@ def plan_kernels(cost: GraphCost, runtime: str = "onnxruntime") -> KernelPlan:
 
     Args:
         cost: The graph's costs before fusion.
-        runtime: Name of a fusion set: "none", "basic", "onnxruntime", "tensorrt",
+        runtime: Name of a fusion set: "none", "eager", "basic", "onnxruntime", "tensorrt",
             "torch-compile" or "tflite".
 
     Raises:

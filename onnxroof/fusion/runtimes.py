@@ -70,10 +70,10 @@ _ALL = (
         name="onnxruntime",
         what="ONNX Runtime's CPU provider at its extended level",
         rules=(
-            "parts-to-split", "gelu-erf", "gelu-tanh", "gelu-sigmoid", "swish",
-            "layer-normalization", "rms-normalization", "skip-layer-normalization",
+            "weight-only-matmul", "parts-to-split", "gelu-erf", "gelu-tanh", "gelu-sigmoid",
+            "swish", "layer-normalization", "rms-normalization", "skip-layer-normalization",
             "convolution-activation", "matmul-scale", "matmul-bias", "gemm-activation",
-            "bias-gelu", "transpose-chain", "pad-pool",
+            "bias-gelu", "weight-only-bias", "transpose-chain", "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
         copies_unit_transposes=True,
@@ -84,6 +84,7 @@ _ALL = (
         what="NVIDIA TensorRT: convolution and product epilogues, fused attention, point-wise "
         "kernels, concatenation in place",
         rules=(
+            "weight-only-matmul-4-bit",
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
             "convolution-residual-activation", "matmul-bias-residual-activation",
             "residual-normalization", "transpose-chain", "pad-pool",
@@ -98,8 +99,7 @@ _ALL = (
         what="PyTorch Inductor: library products and convolutions, generated kernels for the rest",
         rules=(
             *_DECOMPOSED, "flash-attention", "rotary-embedding", "group-normalization",
-            "convolution-folding", "matmul-scale",
-            "elementwise-reduction",
+            "elementwise-reduction", "library-bias",
         ),
         folds=frozenset({CSE}),
         contiguous_views=True,
@@ -111,7 +111,7 @@ _ALL = (
         what="TensorFlow Lite: activations inside convolutions, products and additions",
         rules=(
             "gelu-erf", "gelu-tanh", "hard-swish", "softmax", "l2-normalization",
-            "convolution-activation", "matmul-activation", "add-activation",
+            "convolution-lite-activation", "matmul-lite-activation", "add-activation",
             "transpose-chain", "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
@@ -127,7 +127,7 @@ EVERYTHING = Runtime(
     name="everything",
     what="every rule there is, to tell what a runtime leaves out",
     rules=(
-        *_DECOMPOSED, "flash-attention", "squeeze-excite", "rotary-embedding",
+        "weight-only-matmul", *_DECOMPOSED, "flash-attention", "squeeze-excite", "rotary-embedding",
         "group-normalization", "convolution-residual-activation",
         "matmul-bias-residual-activation", "residual-normalization",
         "transpose-chain", "pad-pool", "elementwise-reduction",

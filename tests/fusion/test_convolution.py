@@ -213,3 +213,23 @@ def test_batchnorm_between_two_convolutions_folds_into_the_first() -> None:
         "{ c = Conv(x, w)  n = BatchNormalization(c, s, b, m, v)  y = Conv(n, u) }"
     )
     assert kinds(text, "tensorrt") == ["Conv+BatchNormalization", "Conv"]
+
+
+@pytest.mark.parametrize(
+    ("after", "kernels"),
+    [
+        ("y = Relu(c)", ["Conv+Relu"]),
+        ("y = Tanh(c)", ["Conv+Tanh"]),
+        ("l = Constant<value_float = 0.0>()  h = Constant<value_float = 6.0>()  y = Clip(c, l, h)",
+         ["Conv+Clip"]),
+        ("l = Constant<value_float = 0.0>()  h = Constant<value_float = 5.0>()  y = Clip(c, l, h)",
+         ["Conv", "Clip"]),
+        ("y = Sigmoid(c)", ["Conv", "Sigmoid"]),
+        ("y = LeakyRelu(c)", ["Conv", "LeakyRelu"]),
+    ],
+)  # fmt: skip
+def test_tensorflow_lite_fuses_the_activations_of_its_schema(
+    after: str, kernels: list[str]
+) -> None:
+    text = f"g (float[1,4,8,8] x) => (float y) <float[4,4,1,1] w> {{ c = Conv(x, w)  {after} }}"
+    assert kinds(text, "tflite") == kernels

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
+import onnx.numpy_helper
 import pytest
+from onnx import TensorProto, helper
 
 from onnxroof.bindings import Bindings
 from onnxroof.cost import count_costs
@@ -64,7 +67,8 @@ DIFFERENCES: dict[str, tuple[dict[str, int], str]] = {
 }  # fmt: skip
 
 COMPARED = (
-    "bert_base_dynamic", "convnext_tiny", "deeplabv3_mobilenet_v3_large", "efficientnet_b0",
+    "bert_base_dynamic", "bert_small_nbits4", "convnext_tiny", "deeplabv3_mobilenet_v3_large",
+    "efficientnet_b0",
     "gpt2_decode_dynamic", "gpt2_dynamic", "inception_v3", "light_densenet121",
     "minilm_l6_dynamo", "mobilenet_v2", "mobilenet_v2_qdq", "mobilenet_v2_unfused",
     "mobilenet_v3_large", "resnet50", "resnet50_dynamo", "resnet50_unfused",
@@ -122,3 +126,48 @@ def test_the_same_kernels_with_the_same_anchors(name: str, tmp_path: Path) -> No
 
 def test_every_model_of_the_folder_with_these_families_is_compared() -> None:
     assert all((MODELS / f"{name}.onnx").is_file() for name in COMPARED)
+
+
+SCHEMES = [
+    # stored type, scales, block size, axis
+    (TensorProto.INT4, (2, 32), 32, 0),
+    (TensorProto.UINT4, (4, 32), 16, 0),
+    (TensorProto.INT8, (2, 32), 32, 0),
+    (TensorProto.INT8, (32,), 0, 1),
+    (TensorProto.UINT8, (), 0, 1),
+    (TensorProto.INT4, (8, 32), 8, 0),
+    (TensorProto.INT4, (64, 2), 16, 1),
+    (TensorProto.INT8, (64,), 0, 0),
+]
+
+
+@pytest.mark.parametrize(("stored", "scales", "block", "axis"), SCHEMES)
+@pytest.mark.parametrize("operator", ["MatMul", "Gemm"])
+def test_the_same_products_take_quantized_weights(
+    operator: str, stored: int, scales: tuple[int, ...], block: int, axis: int, tmp_path: Path
+) -> None:
+    proto = _weight_only(operator, stored, scales, block, axis)
+    plan = plan_kernels(count_costs(infer_shapes(load_model(proto).graph, Bindings.of({}))[0]))
+    taken = theirs(proto, tmp_path)["MatMulNBits"]
+    assert [kernel.rule == "weight-only-matmul" for kernel in plan.kernels] == [bool(taken)]
+
+
+def _weight_only(
+    operator: str, stored: int, scales: tuple[int, ...], block: int, axis: int
+) -> onnx.ModelProto:
+    """x of 4×64 times a quantized matrix of 64×32."""
+    nbytes = 64 * 32 // (2 if stored in (TensorProto.INT4, TensorProto.UINT4) else 1)
+    blocks = {"block_size": block} if block else {}
+    weights = helper.make_tensor("q", stored, (64, 32), bytes(nbytes), raw=True)
+    ones = np.ones(scales, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=axis, **blocks),
+            helper.make_node(operator, ["x", "w"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (4, 64))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (4, 32))],
+        [weights, onnx.numpy_helper.from_array(ones, "s")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from onnxroof.fusion.chain import Chain
     from onnxroof.fusion.composite import Composite
     from onnxroof.fusion.elementwise import Elementwise
-    from onnxroof.fusion.rules.quantization import IntegerKernels
+    from onnxroof.fusion.rules.quantization import IntegerKernels, WeightOnly
     from onnxroof.fusion.rules.siblings import Siblings
 
-    Rule: TypeAlias = Chain | Composite | Elementwise | IntegerKernels | Siblings
+    Rule: TypeAlias = Chain | Composite | Elementwise | IntegerKernels | Siblings | WeightOnly
 
 
 @cache

@@ -113,6 +113,26 @@ def constant_bounds(edge: Edge) -> str | None:
     return FITS
 
 
+def lite_activation(edge: Edge) -> str | None:
+    """What TensorFlow Lite fuses: ReLU, tanh, and a Clip to [0, ∞), [0, 6] or [−1, 1]."""
+    answer = constant_bounds(edge)
+    if edge.candidate.op_type != "Clip" or answer is not FITS:
+        return answer
+    low, high = _bound(edge, "min", 1), _bound(edge, "max", 2)
+    fits = (low == 0 and high in (6, None)) or (low == -1 and high == 1)
+    return FITS if fits else "only clipping at 0, to [0, 6] or to [-1, 1] is fused"
+
+
+def _bound(edge: Edge, name: str, position: int) -> float | None:
+    """A bound of a Clip: an attribute before opset 11, then an input."""
+    given = edge.candidate.call.attributes.get(name)
+    if isinstance(given, int | float):
+        return given
+    names = edge.candidate.node.inputs
+    value = edge.grouping.graph.value(names[position]) if position < len(names) else None
+    return None if value is None or not value.size else float(value.ravel()[0])
+
+
 def _rank(edge: Edge) -> int:
     """Rank of what the candidate makes; 0 when unknown."""
     outputs = edge.candidate.call.outputs

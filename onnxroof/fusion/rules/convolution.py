@@ -14,6 +14,7 @@ from onnxroof.fusion.rules.conditions import (
     constant_bounds,
     constant_weights,
     frozen_batchnorm,
+    lite_activation,
     same_shape_residual,
 )
 
@@ -29,6 +30,9 @@ SMOOTH = frozenset(
     ("HardSwish", "Elu", "Selu", "Softplus", "PRelu", "Gelu", "Mish", "Swish",
      "ThresholdedRelu", "Celu", "Softsign", "Abs")
 )  # fmt: skip
+
+
+LITE = Step("the activation", frozenset({"Relu", "Clip", "Tanh"}), lite_activation, notable=True)
 
 
 def activation(kinds: frozenset[str]) -> Step:
@@ -98,16 +102,16 @@ _WHY = "Affine steps fold into weights and bias: γ(W·x + b − μ)/σ + β = (
 
 RULES = (
     Chain(
-        name="convolution-folding",
-        anchors=CONVOLUTIONS,
-        then=(FOLD,),
-        before=(_PAD,),
-        why=_WHY,
-    ),
-    Chain(
         name="convolution-activation",
         anchors=CONVOLUTIONS,
         then=(FOLD, activation(SIMPLE)),
+        before=(_PAD,),
+        why=_WHY + "The activation runs on the accumulators before they are stored.",
+    ),
+    Chain(
+        name="convolution-lite-activation",
+        anchors=CONVOLUTIONS,
+        then=(FOLD, LITE),
         before=(_PAD,),
         why=_WHY + "The activation runs on the accumulators before they are stored.",
     ),

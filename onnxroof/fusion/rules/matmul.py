@@ -13,7 +13,7 @@ from onnxroof.fusion.rules.conditions import (
     same_shape_residual,
     scalar_constant,
 )
-from onnxroof.fusion.rules.convolution import SIMPLE, SMOOTH, activation
+from onnxroof.fusion.rules.convolution import LITE, SIMPLE, SMOOTH, activation
 
 if TYPE_CHECKING:
     from onnxroof.fusion.chain import Edge
@@ -70,6 +70,13 @@ RULES = (
         open_after=True,
     ),
     Chain(
+        name="library-bias",
+        anchors=PRODUCTS,
+        then=(BIAS,),
+        why="A linear layer is one library call, which adds its bias; where element-wise work "
+        "follows, the bias joins that instead.",
+    ),
+    Chain(
         name="matmul-activation",
         anchors=frozenset({"Gemm", "MatMul"}),
         then=(
@@ -77,6 +84,13 @@ RULES = (
             BIAS,
             Step("the activation", SIMPLE, constant_bounds, notable=True),
         ),
+        before=(SWAPPED, SCALED),
+        why=_WHY,
+    ),
+    Chain(
+        name="matmul-lite-activation",
+        anchors=PRODUCTS,
+        then=(BATCHNORM, BIAS, LITE),
         before=(SWAPPED, SCALED),
         why=_WHY,
     ),

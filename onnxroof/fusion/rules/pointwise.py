@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from onnxroof.fusion.chain import Chain, Step
+from onnxroof.fusion.chain import Chain
 from onnxroof.fusion.elementwise import Elementwise
-from onnxroof.fusion.rules.conditions import constant_bounds
+from onnxroof.fusion.rules.convolution import LITE
 
 RULES = (
     Chain(
         name="add-activation",
         anchors=frozenset({"Add", "Sub", "Mul", "Div", "AveragePool"}),
-        then=(Step("the activation", frozenset({"Relu", "Clip", "Tanh"}), constant_bounds),),
+        then=(LITE,),
         why="The activation runs on the result before it is stored.",
     ),
     Elementwise(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onnxroof.errors import (
         InvalidGraphError,
         InvalidProfileError,
+        MeasurementError,
         ModelError,
         ModelUnreadableError,
         OnnxroofError,
@@ -42,6 +43,7 @@ __all__ = [
     "HardwareProfile",
     "InvalidGraphError",
     "InvalidProfileError",
+    "MeasurementError",
     "ModelError",
     "ModelUnreadableError",
     "OnnxroofError",

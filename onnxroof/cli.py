@@ -627,6 +627,70 @@ def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
     sys.exit(code)
 
 
+@command.command("overlay")
+@click.argument("model")
+@click.option(
+    "--trace", required=True, metavar="FILE",
+    help="ONNX Runtime's profile (JSON), TensorRT's --exportProfile (JSON), or a table of name,"
+    " milliseconds (CSV).",
+)  # fmt: skip
+@model_options
+@click.option(
+    "--sort", type=click.Choice(["lost", "measured", "error", "order"]), default="lost",
+    show_default=True, help="Order of the rows: time beyond the bound, time, distance from what"
+    " was expected, or as the kernels run.",
+)  # fmt: skip
+@click.option(
+    "--top", type=click.IntRange(min=0), metavar="N",
+    help="Rows of the table, 0 for all; by default 15, in CSV and JSON all.",
+)  # fmt: skip
+@click.option(
+    "--format", "format_", type=_choice(Format), default=Format.TEXT.value, show_default=True,
+    help="What to write.",
+)  # fmt: skip
+@output_option
+@_with_exit_codes
+def overlay_trace(  # noqa: PLR0913, PLR0917 - one parameter an option
+    model: str,
+    trace: str,
+    hw: tuple[str, ...],
+    runtime: str | None,
+    peak: PeakKind,
+    threads: int | None,
+    dim: tuple[str, ...],
+    input_: tuple[str, ...],
+    precision: str,
+    operators: str | None,
+    sort: str,
+    top: int | None,
+    format_: str,
+    output: str | None,
+) -> None:
+    """Lay measured times of MODEL over expected ones: who loses most time, how near the roof."""
+    from onnxroof.api import analyze
+    from onnxroof.calibration.overlay import OverlaySort, overlay
+    from onnxroof.calibration.overlay_report import render_overlay
+    from onnxroof.calibration.traces import read_trace
+    from onnxroof.options import parse_dims, parse_input_shapes
+
+    measured = read_trace(trace)
+    analysis = analyze(
+        model,
+        hw,
+        dims=parse_dims(dim),
+        input_shapes=parse_input_shapes(input_),
+        precision=precision,
+        runtime=runtime,
+        peak=peak,
+        threads=threads,
+        operators=operators,
+        keep_going=True,
+    )
+    found = overlay(analysis, measured, OverlaySort(sort))
+    _write(render_overlay(found, Format(format_), top, _width(output)), output)
+    _fail_on_findings(analysis, strict=False)
+
+
 @command.group("hw")
 def hardware() -> None:
     """List, show and check hardware profiles."""

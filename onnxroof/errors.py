@@ -172,3 +172,14 @@ class UnsupportedOperatorError(OnnxroofError):
         detail = "; ".join(reasons) if reasons else ", ".join(operators)
         super().__init__(f"not everything could be counted: {detail}")
         self.operators = tuple(operators)
+
+
+class MeasurementError(OnnxroofError):
+    """Measurements that cannot be read or mean nothing: traces, tables, a machine too busy."""
+
+    exit_code = 6
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}" if where else reason)
+        self.where = where
+        self.reason = reason

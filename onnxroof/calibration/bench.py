@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from onnxroof.calibration.host import THREAD_VARIABLES, Host, inspect_host
 from onnxroof.calibration.sampling import Measurement
 from onnxroof.calibration.worker import SMALL_PRODUCT, Request
-from onnxroof.errors import OnnxroofError
+from onnxroof.errors import MeasurementError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,12 +45,6 @@ _SMALLEST_SET = 24 * 2**10
 _FAR_CACHES = 4
 _FAR_LEAST, _FAR_MOST = 64 * 2**20, 2**30
 _STEP = 2
-
-
-class BenchError(OnnxroofError):
-    """The machine could not be measured, or is too busy for figures that mean something."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +192,7 @@ def bench(
         progress: Called after each.
 
     Raises:
-        BenchError: The measuring process failed.
+        MeasurementError: The measuring process failed.
     """
     host = host or inspect_host()
     requests = _requests(host, seconds)
@@ -254,7 +248,7 @@ def _measured(request: Request) -> Iterator[tuple[str, Measurement]]:
         said = process.stderr.read() if process.stderr else ""
     if process.returncode:
         last = said.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-        raise BenchError(f"measuring with {request.threads} threads failed: {last[0]}")
+        raise MeasurementError(f"measuring with {request.threads} threads failed", last[0])
 
 
 def _levels(host: Host, run: dict[str, Measurement], far: int) -> Iterator[Level]:

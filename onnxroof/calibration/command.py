@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from onnxroof.errors import MeasurementError
 from onnxroof.progress import Progress
 
 
@@ -26,9 +27,9 @@ def bench_command(name: str, seconds: float, *, accept_noise: bool = False) -> B
         accept_noise: Write a profile however far measurements spread.
 
     Raises:
-        BenchError: The machine could not be measured, or is too busy.
+        MeasurementError: The machine could not be measured, or is too busy.
     """
-    from onnxroof.calibration.bench import BenchError, bench
+    from onnxroof.calibration.bench import bench
     from onnxroof.calibration.write import bench_text, profile_text
 
     with Progress(None, "measurements") as bar:
@@ -39,7 +40,7 @@ def bench_command(name: str, seconds: float, *, accept_noise: bool = False) -> B
         found = bench(seconds, plan=plan, progress=bar.advance)
     refusal = found.refusal()
     if refusal and not accept_noise:
-        raise BenchError(refusal)
+        raise MeasurementError("", refusal)
     profile = profile_text(found, name, numpy_says(), dt.datetime.now(dt.UTC).date())
     return BenchOutcome(profile, bench_text(found), tuple(found.warnings()))
 

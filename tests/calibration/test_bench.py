@@ -14,7 +14,7 @@ import onnxroof
 from onnxroof import cli
 from onnxroof.calibration import bench as module
 from onnxroof.calibration import command
-from onnxroof.calibration.bench import Bench, BenchError, bench, thread_counts, working_sets
+from onnxroof.calibration.bench import Bench, bench, thread_counts, working_sets
 from onnxroof.calibration.host import Cache, Host, inspect_host
 from onnxroof.calibration.sampling import (
     FEWEST_SAMPLES,
@@ -26,6 +26,7 @@ from onnxroof.calibration.sampling import (
 )
 from onnxroof.calibration.worker import Request, run
 from onnxroof.calibration.write import bench_text, profile_name, profile_text
+from onnxroof.errors import MeasurementError
 from onnxroof.hardware.read import check_profile, load_profile
 from tests.builders import model
 
@@ -163,7 +164,7 @@ def test_forking_is_what_a_shared_product_takes_beyond_its_share(measured: Bench
 
 
 def test_a_worker_that_fails_is_an_error_in_one_line() -> None:
-    with pytest.raises(BenchError, match="measuring with -1 threads failed: "):
+    with pytest.raises(MeasurementError, match="measuring with -1 threads failed: "):
         dict(module._measured(Request(-1, (), 2**20, 0.001)))
 
 
@@ -292,7 +293,9 @@ def test_the_command_refuses_noise_unless_told_otherwise(
     measured: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onnxroof.calibration.bench.bench", lambda *_, **__: noisy(measured, 0.6))
-    with pytest.raises(BenchError, match="quartiles of fp32 products lie 60% of the median apart"):
+    with pytest.raises(
+        MeasurementError, match="quartiles of fp32 products lie 60% of the median apart"
+    ):
         command.bench_command("toy", 1.0)
     outcome = command.bench_command("toy", 1.0, accept_noise=True)
     assert "fp32 on 4 threads (60%)" in outcome.warnings[0]

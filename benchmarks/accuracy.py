@@ -153,7 +153,7 @@ def spaces(limit: int) -> Iterator[Space]:
 
 
 def device_and_batch(column: str) -> tuple[str, int]:
-    """"1080ti_32" → ("1080ti", 32); without a number batch 1, phones keep theirs."""
+    """ "1080ti_32" → ("1080ti", 32); without a number batch 1, phones keep theirs."""
     if column in PHONES:
         return column, 1
     device, _, batch = column.rpartition("_")

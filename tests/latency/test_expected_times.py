@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onnxroof
+from onnxroof.hardware.profile import EngineProfile, HardwareProfile, MemoryLevel, Peak
 from onnxroof.hardware.read import available_profiles, load_profile
 from onnxroof.latency.runtime_read import available_runtimes
 from onnxroof.roofline import Bound
 from tests.builders import model
 
 if TYPE_CHECKING:
-    from onnxroof.hardware.profile import HardwareProfile
     from onnxroof.roofline import RooflineResult
 
 GPU, CPU, PHONE = "gtx-1080-ti", "xeon-gold-6240", "raspberry-pi-4"
@@ -250,3 +250,16 @@ def test_mobilenet_on_an_eager_gpu_waits_for_the_host_at_batch_1() -> None:
     text = " ".join(f"t{i + 1} = Conv <group = 64, pads = [1,1,1,1]> (t{i}, w)" for i in range(20))
     graph = f"agraph (float[1,64,28,28] t0, float[64,1,3,3] w) => (float t20) {{ {text} }}"
     assert expect(graph, "rtx-2080-ti").time_shares[Bound.OVERHEAD] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "npu", "mcu"])
+def test_a_profile_of_peaks_and_bandwidth_alone_has_an_expectation(kind: str) -> None:
+    sheet = HardwareProfile(
+        name="sheet", title="data sheet", vendor="none", kind=kind,  # type: ignore[arg-type]
+        vector_engine=EngineProfile("vector", (Peak("fp32", 1e12),)),
+        memory=(MemoryLevel("dram", vendor_bytes_per_second=1e11),),
+        kernel_overhead_seconds=1e-6, runtime="onnxruntime", threads=4 if kind == "cpu" else None,
+    )  # fmt: skip
+    for text in (conv(), conv(group=64), matmul(64, 64, 64)):
+        result = expect(text, sheet)
+        assert result.bound_seconds <= result.latency_seconds < 100 * result.bound_seconds

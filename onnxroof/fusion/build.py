@@ -220,12 +220,14 @@ def _integer_dtype(graph: LiveGraph, head: NodeCost) -> DType | None:
 
 
 def _note(nodes: Sequence[NodeCost], group: Group) -> str:
-    said = [node.note for node in nodes if node.note and node.status is not Status.FREE]
-    if group.note:
-        said.insert(0, group.note)
+    said = [group.note] if group.note else []
     if group.folded:
         folded = [node.node.op_type for node in nodes if node.node.index in group.folded]
         said.insert(0, f"{', '.join(folded)} folded into the weights")
+    for node in nodes:
+        note = node.note
+        if note and node.status is not Status.FREE:
+            said.append(note)
     return "; ".join(dict.fromkeys(said)) if said else ""
 
 

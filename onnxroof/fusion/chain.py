@@ -170,7 +170,8 @@ class Chain:
             _absorb(grouping, group, reader, step)
             group.last = grouping.last(reader)
             position = found if step.repeats else found + 1
-        self._explain(grouping, group, position)
+        if grouping.explain:
+            self._explain(grouping, group, position)
 
     def _step(self, edge: Edge, reader: int, position: int) -> int:
         """Position of the step the reader takes, or −1."""

@@ -30,6 +30,9 @@ INTEGER_OPERATORS = frozenset(
 )  # fmt: skip
 """Operators with kernels on quantized values."""
 
+MOST_INSIDE = 64
+"""Elementwise nodes of a region between transposes; larger ones are left alone."""
+
 _ABSORBED = frozenset({"Relu", "Clip"})
 """Activations that the saturation of a following QuantizeLinear, or its kernel, does."""
 
@@ -218,31 +221,40 @@ def _region(
     undo = _inverse(order)
     around: set[int] = {start}
     inside: set[int] = set()
-    pending = [start]
-    while pending:
-        tensor = graph.nodes[pending.pop()].node.outputs[0]
-        readers = graph.readers.get(tensor)
-        if not readers or tensor in graph.exits or graph.is_viewed(tensor):
-            return None
-        for reader in readers:
-            if reader in inside or reader in around:
-                continue
-            if _order(graph.nodes[reader]) == undo:
-                around.add(reader)
-            elif _is_blind(graph.nodes[reader], len(order)):
-                inside.add(reader)
-                makers = _region_inputs(graph, reader, order, inside)
-                if makers is None:
-                    return None
-                new = makers - around - inside
-                around.update(new)
-                pending.extend(new)
-                pending.append(reader)
-            else:
+    pending, unchecked = [start], []
+    while pending or unchecked:
+        if pending:
+            readers = _readers_in_region(graph, pending.pop())
+            if readers is None or len(inside) > MOST_INSIDE:
                 return None
-        if len(inside) > 64:
+            for reader in readers:
+                if reader in inside or reader in around:
+                    continue
+                if _order(graph.nodes[reader]) == undo:
+                    around.add(reader)
+                elif _is_blind(graph.nodes[reader], len(order)):
+                    inside.add(reader)
+                    pending.append(reader)
+                    unchecked.append(reader)
+                else:
+                    return None
+            continue
+        makers = _region_inputs(graph, unchecked.pop(), order, inside)
+        if makers is None:
             return None
+        new = makers - around - inside
+        around.update(new)
+        pending.extend(new)
     return (around, inside) if len(around) > 1 else None
+
+
+def _readers_in_region(graph: LiveGraph, index: int) -> list[int] | None:
+    """Who reads the node's result; None where it is needed in the order of axes it has."""
+    tensor = graph.nodes[index].node.outputs[0]
+    readers = graph.readers.get(tensor)
+    if not readers or tensor in graph.exits or graph.is_viewed(tensor):
+        return None
+    return readers
 
 
 def _is_blind(node: NodeCost, rank: int) -> bool:

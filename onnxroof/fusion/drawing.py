@@ -42,13 +42,15 @@ class Call:
 class Line:
     """One name, what may make it, and the name it stands for where nothing fits.
 
-    `kinds` are all operators that may make it.
+    `kinds` are all operators that may make it; `inner` those that must make its first argument,
+    where that is the same for all alternatives and cannot be another argument.
     """
 
     name: str
     calls: tuple[Call, ...]
     otherwise: str
     kinds: frozenset[str]
+    inner: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def parse(text: str) -> Drawing:
         name, calls, otherwise = found.groups()
         alternatives = tuple(map(_call, calls.split(" | ")))
         kinds = frozenset().union(*(call.operators for call in alternatives))
-        line = Line(name, alternatives, otherwise or "", kinds)
+        line = Line(name, alternatives, otherwise or "", kinds, _inner(alternatives, lines))
         for call in line.calls:
             for argument in call.arguments:
                 if not argument.startswith("#") and argument not in lines:
@@ -96,6 +98,15 @@ def parse(text: str) -> Drawing:
         entries.append(lines[entries[-1]].otherwise)
     needed = [line.kinds for line in lines.values() if not line.otherwise]
     return Drawing(lines, tuple(entries), tuple(needed), tuple(inputs))
+
+
+def _inner(calls: tuple[Call, ...], lines: Mapping[str, Line]) -> frozenset[str]:
+    """What must make the only argument of a line; empty where that is not known."""
+    arguments = {call.arguments for call in calls}
+    if len(arguments) != 1 or len(calls[0].arguments) != 1:
+        return frozenset()
+    before = lines.get(calls[0].arguments[0])
+    return before.kinds if before is not None and not before.otherwise else frozenset()
 
 
 def _call(text: str) -> Call:
@@ -181,10 +192,8 @@ class Match:
         wanted = call.arguments
         if len(given) < len(wanted):
             return False
-        orders = [given]
-        if kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2:
-            orders.append([given[1], given[0]])
-        for order in orders:
+        swaps = kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2
+        for order in (given, given[::-1]) if swaps else (given,):
             if not all(map(self._may_be, wanted, order)):
                 continue
             names, nodes = len(self._trail), len(self.nodes)
@@ -201,8 +210,16 @@ class Match:
         line = self.drawing.lines.get(wanted)
         if line is None or line.otherwise:
             return True
-        maker = self.grouping.graph.producer.get(given[1])
-        return maker is not None and self.grouping.kind(maker) in line.kinds
+        grouping = self.grouping
+        graph = grouping.graph
+        maker = graph.producer.get(given[1])
+        if maker is None or grouping.kind(maker) not in line.kinds:
+            return False
+        if not line.inner or maker in grouping.groups:
+            return True
+        first = graph.nodes[maker].node.inputs[0]
+        before = graph.producer.get(graph.source.get(first, first))
+        return before is not None and grouping.kind(before) in line.inner
 
     def _given(self, index: int) -> list[tuple[int, str]]:
         """Arguments of the node (position, tensor), or those of a group's drawing (−1, tensor)."""

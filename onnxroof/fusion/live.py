@@ -97,7 +97,11 @@ class LiveGraph:
             return
         source, onnx_node = self.source, node.node
         self.live.append(index)
-        self.of_kind.setdefault(onnx_node.op_type, []).append(index)
+        alike = self.of_kind.get(onnx_node.op_type)
+        if alike is None:
+            self.of_kind[onnx_node.op_type] = [index]
+        else:
+            alike.append(index)
         readers = self.readers
         for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
             if info is not None and not info.constant:

@@ -221,7 +221,8 @@ def _region(
     undo = _inverse(order)
     around: set[int] = {start}
     inside: set[int] = set()
-    pending, unchecked = [start], []
+    pending: list[int] = [start]
+    unchecked: list[int] = []
     while pending or unchecked:
         if pending:
             readers = _readers_in_region(graph, pending.pop())

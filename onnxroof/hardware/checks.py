@@ -46,6 +46,7 @@ _FIGURE_SECTIONS = (
     "core_bandwidth_gb_per_s",
     "host_factor",
     "winograd_channels",
+    "latency_constants",
     "thread_variants",
 )
 _ENGINES = ("matrix_engine", "vector_engine")

@@ -51,6 +51,7 @@ def to_profile(root: Section) -> HardwareProfile:
         core_bandwidth_bytes_per_second=_rate(root, "core_bandwidth_gb_per_s", _GIGA),
         host_factor=_number(root, "host_factor") or 1.0,
         winograd_channels=_integer(root, "winograd_channels") or 1,
+        latency_constants=tuple(_numbers(section(root, "latency_constants"))),
         notes=_texts(root, "notes"),
         sources=tuple(
             source_of(key, cast("Section", source))
@@ -136,6 +137,12 @@ def source_of(key: str, mapping: Section) -> Source:
         where=_optional_text(mapping, "where"),
         read=_optional_text(mapping, "read"),
     )
+
+
+def _numbers(mapping: Section) -> Iterator[tuple[str, float]]:
+    for key, value in mapping.items():
+        if isinstance(value, (int, float)):
+            yield key, float(value)
 
 
 def _integer(mapping: Section, key: str) -> int | None:

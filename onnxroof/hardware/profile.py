@@ -191,6 +191,7 @@ class HardwareProfile:
     `special_function_ops_per_second` is the rate of exp, log, tanh and the like; None: they run
     at the vector rate. `denormal_penalty_seconds` is what a core loses on a vector instruction
     that meets a subnormal number: 0 where there is no penalty, None where it is not known.
+    `latency_constants` are (name, value) of constants of `onnxroof.latency` fitted for this device.
     """
 
     name: str
@@ -211,6 +212,7 @@ class HardwareProfile:
     core_bandwidth_bytes_per_second: float | None = None
     host_factor: float = 1.0
     winograd_channels: int = 1
+    latency_constants: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
 

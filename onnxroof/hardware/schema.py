@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 FloatType = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4"]
 IntegerType = Literal["int64", "int32", "int16", "int8", "int4"]
 
+LatencyConstant = Literal[
+    "product_share", "convolution_share", "winograd_share", "depthwise_slots",
+    "depthwise_index_slots", "exposed", "elementwise_share", "batch_normalization_share",
+    "normalization_share", "softmax_share", "reduction_share", "copy_share",
+]  # fmt: skip
+"""Constants of the latency model that a profile may set for its device; see docs/latency.md."""
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Multiple = Annotated[int, Field(ge=1, le=4096)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -125,6 +132,11 @@ class Profile(_Strict):
     )
     host_factor: Positive | None = Field(
         None, description="Framework time on this device's host over that of a reference host."
+    )
+    latency_constants: dict[LatencyConstant, Positive] = Field(
+        default={},
+        description="Constants of the latency model for this device, fitted on measurements of it"
+        " (onnxroof hw fit); others are those of its kind.",
     )
     winograd_channels: Annotated[int, Field(ge=1, le=100_000)] = Field(
         1, description="Least input channels for which there is a Winograd kernel."

@@ -268,6 +268,10 @@ def _latency_lines(profile: HardwareProfile) -> list[str]:
             if profile.winograd_channels > 1
             else "",
         ),
+        *(
+            (f"latency_constants.{key}", f"{key.replace('_', ' ')} {value:g}")
+            for key, value in profile.latency_constants
+        ),
     ]
     return [
         f"{text} {cited}" for key, text in found if text and (cited := _citations(profile, key))

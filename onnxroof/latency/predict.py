@@ -112,7 +112,13 @@ class Predictor:
 def _timer(hardware: HardwareProfile, execution: Execution, constants: Constants | None) -> Timer:
     """One timer, with all it has priced, for equal devices and runtimes."""
     machine = machine_of(hardware)
-    return Timer(machine, execution, constants or (CPU if machine.is_cpu else ACCELERATOR))
+    return Timer(machine, execution, constants or constants_of(hardware))
+
+
+def constants_of(hardware: HardwareProfile) -> Constants:
+    """The constants of the device's kind, but those that its profile sets."""
+    known = CPU if hardware.kind in ("cpu", "mcu") else ACCELERATOR
+    return replace(known, **dict(hardware.latency_constants))
 
 
 def _bound_only(time: KernelTime) -> KernelLatency:

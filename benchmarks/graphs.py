@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def transformer(layers: int, *, width: int = 768, sequence: int = 128) -> onnx.ModelProto:
@@ -46,7 +49,8 @@ def transformer(layers: int, *, width: int = 768, sequence: int = 128) -> onnx.M
 
     def heads(x: str) -> str:
         batch = add("Gather", add("Shape", x), constant("zero", [0]), axis=0)
-        shape = add("Concat", batch, constant("split", [sequence, heads_count, width // heads_count]), axis=0)
+        split = constant("split", [sequence, heads_count, width // heads_count])
+        shape = add("Concat", batch, split, axis=0)
         return add("Transpose", add("Reshape", x, shape), perm=[0, 2, 1, 3])
 
     x = "x"

@@ -10,15 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
 from graphs import chain, fan_out, matmul_stack, transformer
 
 import onnxroof
 from onnxroof.hardware.read import load_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 RESNET = ROOT / "models" / "resnet50.onnx"
@@ -132,9 +135,11 @@ def big_transformer(rows: list[Row], folder: Path, repeats: int) -> None:
     within(rows, f"{nodes} nodes / half as many (linear: 2)", ours, ours_half, 2.6)
     print(f"  {nodes} nodes: {ours / nodes * 1e6:.1f} µs a node")
     if installed("onnx_tool"):
-        against(rows, f"{nodes} nodes: onnx-tool / analysis", ours, interleaved(1, onnx_tool(path))[0], 20)
+        theirs = interleaved(1, onnx_tool(path))[0]
+        against(rows, f"{nodes} nodes: onnx-tool / analysis", ours, theirs, 20)
     if installed("onnxsim"):
-        against(rows, f"{nodes} nodes: ModelInfo / analysis", ours, interleaved(1, model_info(path))[0], 50)
+        theirs = interleaved(1, model_info(path))[0]
+        against(rows, f"{nodes} nodes: ModelInfo / analysis", ours, theirs, 50)
 
 
 def large_graphs(rows: list[Row], folder: Path, repeats: int) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.api import analyze
     from onnxroof.builder import GraphBuilder
-    from onnxroof.cost_function import CostFunction
+    from onnxroof.search.cost_function import CostFunction
     from onnxroof.errors import (
         InvalidGraphError,
         InvalidProfileError,
@@ -64,7 +64,7 @@ __all__ = [
 
 _HOMES = {
     "Analysis": "onnxroof.analysis",
-    "CostFunction": "onnxroof.cost_function",
+    "CostFunction": "onnxroof.search.cost_function",
     "GraphBuilder": "onnxroof.builder",
     "HardwareProfile": "onnxroof.hardware.profile",
     "analyze": "onnxroof.api",

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import onnxroof
-from onnxroof.cost_function import METRICS, CostFunction
 from onnxroof.errors import (
     UnboundDimensionError,
     UnknownProfileError,
     UnsupportedOperatorError,
     UsageError,
 )
+from onnxroof.search.cost_function import METRICS, CostFunction
 from tests.builders import model
 
 MODELS = Path(__file__).parents[1] / "models"

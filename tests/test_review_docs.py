@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onnxroof import CostFunction, cli
 from onnxroof.budgets.limits import KINDS
 from onnxroof.budgets.read import read_budgets
-from onnxroof.cost_function import METRICS
+from onnxroof.search.cost_function import METRICS
 from tests.search.spaces import mobile_net
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -20,7 +20,7 @@ from onnxroof import (
     UsageError,
     analyze,
 )
-from onnxroof.cost_function import METRICS
+from onnxroof.search.cost_function import METRICS
 from tests.search.spaces import nas_bench_201, random_cell
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onnxroof import CostFunction, GraphBuilder
-from onnxroof.draft import DraftLine
 from onnxroof.fusion.plan import plan_kernels
 from onnxroof.fusion.rules import all_rules
 from onnxroof.fusion.runtimes import CSE, RUNTIMES
 from onnxroof.hardware.read import load_profile
 from onnxroof.latency.runtime_read import load_runtime
-from onnxroof.pieces import JOINED, STARTERS, Pricer, cuts
+from onnxroof.search.draft_line import DraftLine
+from onnxroof.search.pieces import JOINED, STARTERS, Pricer, cuts
 from tests.search.spaces import dense, erf_net, mobile_net, nas_bench_201, random_cell, transformer
 
 if TYPE_CHECKING:

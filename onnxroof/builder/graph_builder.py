@@ -14,10 +14,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from onnxroof.draft import Draft
+from onnxroof.builder.draft import Draft
+from onnxroof.builder.recipes import Spec, shared_recipes
 from onnxroof.errors import UsageError
 from onnxroof.graph.types import DTYPE_BY_LABEL, DType
-from onnxroof.recipes import Spec, shared_recipes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     import onnx  # noqa: TID251 - the type of a result
 
+    from onnxroof.builder.recipes import Key, Recipe
     from onnxroof.graph.types import AttributeValue, Model
     from onnxroof.ops.call import Shape, TensorInfo
-    from onnxroof.recipes import Key, Recipe
 
     Size = int | tuple[int, ...]
 

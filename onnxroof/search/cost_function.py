@@ -10,7 +10,6 @@ from onnxroof.api import analyze, memo_for
 from onnxroof.batches import run_batches
 from onnxroof.bindings import Bindings
 from onnxroof.builder import GraphBuilder
-from onnxroof.draft import DraftLine, draft_of, is_plain, peak_bytes
 from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
 from onnxroof.graph.load import load_model
@@ -19,7 +18,8 @@ from onnxroof.hardware.read import load_profile
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
-from onnxroof.pieces import BARS, Pricer
+from onnxroof.search.draft_line import DraftLine, draft_of, is_plain, peak_bytes
+from onnxroof.search.pieces import BARS, Pricer
 from onnxroof.shapes import infer_shapes
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import torch
 
     from onnxroof.analysis import Analysis
-    from onnxroof.draft import Draft
+    from onnxroof.builder.draft import Draft
+    from onnxroof.builder.recipes import Key, Recipe
     from onnxroof.graph.load import ModelSource
     from onnxroof.graph.types import Model
     from onnxroof.hardware.profile import PeakKind
     from onnxroof.metrics import Number
-    from onnxroof.pieces import Price
-    from onnxroof.recipes import Key, Recipe
+    from onnxroof.search.pieces import Price
 
     Cost = Number | tuple[Number, ...]
     Candidate = ModelSource | GraphBuilder
@@ -197,7 +197,7 @@ class CostFunction:
             UsageError: PyTorch (the extra `onnxroof[torch]`) is not installed, or it cannot
                 export the module.
         """
-        from onnxroof.from_torch import export
+        from onnxroof.search.from_torch import export
 
         return export(module, example)
 

@@ -1,0 +1,1 @@
+"""Pricing many candidates: `CostFunction`, and the pieces of graphs it plans only once."""

@@ -74,9 +74,7 @@ def _arena(arena: ArenaPlan) -> Document:
         "gap": arena.gap,
         "alignment_bytes": arena.alignment_bytes,
         "packer": arena.packer,
-        "tried": [
-            {"packer": packer, "bytes": nbytes} for packer, nbytes in arena.sizes_by_packer
-        ],
+        "tried": [{"packer": packer, "bytes": nbytes} for packer, nbytes in arena.sizes_by_packer],
         "placements": [
             {
                 "name": placed.name,

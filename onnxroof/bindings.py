@@ -19,7 +19,7 @@ from onnxroof.errors import (
     UsageError,
     quoted,
 )
-from onnxroof.graph.types import SymbolicDim
+from onnxroof.graph.types import SymbolicDim, is_countable
 from onnxroof.ops.call import TensorInfo
 from onnxroof.ops.expressions import Expression
 
@@ -95,6 +95,13 @@ class Bindings:
         self._assume_leading(graph.inputs)
         missing: dict[str, str] = {}
         infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
+        for name, info in infos.items():
+            if info.shape is not None and not is_countable(info.shape):
+                raise InvalidGraphError(
+                    f"input {quoted(name)}",
+                    f"has more than 2^63 elements ({_spelled(info.shape):.200}): "
+                    "bind smaller sizes",
+                )
         if missing:
             given = {*missing, *self.sizes}
             needed = [item for item in missing.items() if derived(item[0], given) is None]
@@ -214,9 +221,7 @@ def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
         return TensorInfo(element.dtype if element else None, None, kind=kind.kind, element=element)
     if kind.shape is None:
         return TensorInfo(kind.dtype, None)
-    dims = tuple(
-        dim if isinstance(dim, int) else bindings.resolve(dim.name) for dim in kind.shape
-    )
+    dims = tuple(dim if isinstance(dim, int) else bindings.resolve(dim.name) for dim in kind.shape)
     known = tuple(dim for dim in dims if dim is not None)
     return TensorInfo(kind.dtype, known if len(known) == len(dims) else None)
 

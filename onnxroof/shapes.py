@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnxroof.bindings import Bindings, declared_info
-from onnxroof.bounded import BoundedInt
+from onnxroof.bounded import BoundedInt, largest, lower, upper
 from onnxroof.errors import NodeProblem
+from onnxroof.graph.types import is_countable
 from onnxroof.ops import load_plugins, load_rules
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.control_flow import GRAPH_RULES, Body
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 LARGEST_VALUE = 4096
 """Elements of the largest tensor whose value is evaluated."""
 
-MOST_NODES = 4_000_000
-"""Nodes walked, counting a body again for every trip that is followed."""
+MOST_BODY_NODES = 200_000
+"""Nodes of bodies walked, counted again for every trip that is followed."""
+
+LONGEST_MESSAGE = 500
+"""Characters of the longest reason that is kept."""
 
 MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a rule may stumble over in a node that is not what its schema says."""
@@ -120,7 +124,7 @@ class _Walker:
 
     def __init__(self, bindings: Bindings, memo: Memo) -> None:
         self.registry = memo.registry
-        self._nodes_left = MOST_NODES
+        self._body_nodes_left = MOST_BODY_NODES
         self.bindings = bindings
         self.memo = memo
         self.unresolved: list[Unresolved] = []
@@ -135,13 +139,14 @@ class _Walker:
         outer: tuple[Mapping[str, TensorInfo], ...],
     ) -> ShapedGraph:
         """Size one graph; `outer` are the tensors of the graphs around it, innermost first."""
+        if outer:
+            self._spend(len(graph.nodes))
         tensors: dict[str, TensorInfo] = {
             name: self._constant(constant) for name, constant in graph.constants.items()
         }
         tensors.update(inputs)
         for captured in graph.captures:
             tensors[captured] = _find(captured, outer)
-        self._spend(len(graph.nodes))
         calls: list[OpCall] = []
         scopes = (tensors, *outer)
         for node in graph.nodes:
@@ -164,8 +169,8 @@ class _Walker:
 
     def _spend(self, nodes: int) -> None:
         """Bodies within bodies, walked trip by trip, must not go on without end."""
-        self._nodes_left -= nodes
-        if self._nodes_left < 0:
+        self._body_nodes_left -= nodes
+        if self._body_nodes_left < 0:
             raise Undetermined("its loops are nested and unrolled too far to be followed")
 
     def _attended(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
@@ -207,9 +212,9 @@ class _Walker:
         try:
             self._size(call)
         except Undetermined as answer:
-            call.reason = str(answer)
+            call.reason = _short(str(answer))
         except Impossible as answer:
-            call.problem = str(answer)
+            call.problem = _short(str(answer))
         except MALFORMED as error:
             call.problem = f"the node is not what the operator's text says ({error!r:.200})"
         if key is not None:
@@ -226,7 +231,7 @@ class _Walker:
             from onnxroof.ops.fallback import infer_by_schema
 
             outputs = infer_by_schema(call)
-        call.outputs = tuple(outputs)
+        call.outputs = tuple([_possible(info) for info in outputs])
         values = self._values(call, operator)
         call.outputs = tuple(
             self._finished(info, values[position] if position < len(values) else None, call)
@@ -300,20 +305,18 @@ class _Walker:
         call = OpCall(node, infos, operator)
 
         def walk(body: Graph, inputs: Sequence[TensorInfo]) -> ShapedGraph:
-            bound = {
-                item.name: info for item, info in zip(body.inputs, inputs, strict=False)
-            }
+            bound = {item.name: info for item, info in zip(body.inputs, inputs, strict=False)}
             for item in body.inputs[len(inputs) :]:
                 bound[item.name] = _ABSENT
             return self.walk(body, bound, scopes)
 
         try:
             outputs, call.bodies = rule(call, walk)
-            call.outputs = tuple(outputs)
+            call.outputs = tuple([_possible(info) for info in outputs])
         except Undetermined as answer:
-            call.reason = str(answer)
+            call.reason = _short(str(answer))
         except Impossible as answer:
-            call.problem = str(answer)
+            call.problem = _short(str(answer))
         except MALFORMED as error:
             call.problem = f"the node is not what the operator's text says ({error!r:.200})"
         return call
@@ -326,14 +329,15 @@ class _Walker:
         for position, name in enumerate(node.outputs):
             info = call.outputs[position] if position < len(call.outputs) else _ABSENT
             if info.shape is None and name and name in graph.declared:
-                info = self.retyped(declared_info(graph.declared[name], self.bindings))
+                declared = declared_info(graph.declared[name], self.bindings)
+                info = self.retyped(declared) if _is_countable(declared) else info
             if info.shape is None and info.kind == "tensor" and name:
                 self.unresolved.append(Unresolved(name, node.label, call.problem or call.reason))
             outputs.append(info)
         if call.problem:
             shown = ", ".join("absent" if info is None else repr(info) for info in call.inputs)
             self.problems.append(
-                NodeProblem(node.label, node.op_type, shown or "none", call.problem)
+                NodeProblem(node.label, node.op_type, _short(shown) or "none", call.problem)
             )
         return _with_outputs(call, tuple(outputs))
 
@@ -361,6 +365,40 @@ class _Walker:
         if size is not None:
             return size
         return BoundedInt(int(dim), dim.low, name)
+
+
+def _short(text: str) -> str:
+    """A message that may spell out a shape or attribute of any length, cut."""
+    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
+
+
+def _possible(info: TensorInfo) -> TensorInfo:
+    """The tensor, if one of its size can be; a size that may be negative is at least 0.
+
+    Raises:
+        Impossible: A size is negative, or there are too many elements for any runtime.
+        Undetermined: Only bounds are known, and the upper one is beyond every runtime.
+    """
+    shape = info.shape
+    if shape is None:
+        return info
+    if any(upper(dim) < 0 for dim in shape):
+        raise Impossible(f"its result would have a negative size: {_spelled(shape)}")
+    if not _is_countable(info):
+        what = f"its result would have more than 2^63 elements: {_spelled(shape)}"
+        raise Impossible(what) if info.exact else Undetermined(what)
+    if info.exact or all(lower(dim) >= 0 for dim in shape):
+        return info
+    return TensorInfo(info.dtype, tuple([largest(dim, 0) for dim in shape]))
+
+
+def _is_countable(info: TensorInfo) -> bool:
+    return info.shape is None or is_countable(info.shape)
+
+
+def _spelled(shape: Sequence[int]) -> str:
+    shown = [str(dim) for dim in shape[:12]]
+    return "×".join(shown) + ("×…" if len(shape) > len(shown) else "")
 
 
 def _signature(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
+from operator import index
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
@@ -268,7 +269,7 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
         name = f"{call.node.domain}.{call.op_type}" if call.node.domain else call.op_type
         return None, Status.UNKNOWN, f"no formula is known for operator {name}"
     try:
-        cost = operator.cost_rule(call)
+        cost = _whole(operator.cost_rule(call))
         is_free = not cost.flops and bool(operator.free)
     except Undetermined as answer:
         return None, Status.UNKNOWN, call.reason or str(answer)
@@ -294,6 +295,15 @@ def _call_cost(node: Node, call: OpCall) -> CallCost:
             inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
         )  # fmt: skip
     return call.cost
+
+
+def _whole(cost: OpCost) -> OpCost:
+    """The cost with plain integers. Raises TypeError where a formula gave something else."""
+    counts = cost.macs, cost.flops, cost.transcendentals
+    if all(isinstance(count, int) for count in counts):
+        return cost
+    macs, flops, transcendentals = map(index, counts)
+    return replace(cost, macs=macs, flops=flops, transcendentals=transcendentals)
 
 
 def _count(value: int) -> int:

@@ -139,6 +139,11 @@ class KernelPlan:
         return find_misses(self.cost, self.runtime)
 
     @cached_property
+    def kernel_of_node(self) -> Mapping[int, Kernel]:
+        """Node → the kernel it runs in; nodes that launch nothing are missing."""
+        return {node: kernel for kernel in self.kernels for node in kernel.nodes}
+
+    @cached_property
     def macs(self) -> int:
         """Multiply-accumulates of all kernels; unknown kernels leave a lower bound."""
         return sum(kernel.macs or 0 for kernel in self.kernels)

@@ -45,6 +45,8 @@ _DEEPEST_BODY = 64
 _FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
 _TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
 _NOTHING: tuple[Attributes, Subgraphs] = ((), ())
+_UNWANTED = ("",)
+"""The outputs of a node that lists none: one that nobody wants."""
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 
@@ -200,7 +202,7 @@ class Converter:
         attributes, subgraphs = _NOTHING
         if proto.attribute:
             attributes, subgraphs = self._attributes(proto.attribute, frame)
-        inputs, outputs = proto.input[:], proto.output[:]
+        inputs, outputs = proto.input[:], proto.output[:] or _UNWANTED
         if frame.rename is not None:
             inputs, outputs = map(frame.name, inputs), map(frame.name, outputs)
             inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope

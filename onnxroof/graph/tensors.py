@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.types import DTYPE_BY_CODE, Constant, DType, Payload
+from onnxroof.graph.types import DTYPE_BY_CODE, Constant, DType, Payload, is_countable
 from onnxroof.graph.values import decode_numbers
 from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
 
@@ -38,8 +38,8 @@ class TensorReader:
         if dtype is None:
             dtype = _dtype(proto.data_type, name)
         shape = tuple(proto.dims[:])
-        if shape and min(shape) < 0:
-            raise _negative(name, shape)
+        if shape:
+            _check_sizes(name, shape)
         stored_bytes = dtype.nbytes(math.prod(shape))
         raw = value = payload = None
         if proto.external_data:
@@ -58,8 +58,7 @@ class TensorReader:
         values = self.dense(proto.values, name, origin)
         indices = self.dense(proto.indices, name, origin)
         shape = tuple(proto.dims)
-        if min(shape, default=0) < 0:
-            raise _negative(name, shape)
+        _check_sizes(name, shape)
         stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
         return Constant(
             name,
@@ -110,8 +109,14 @@ def _dtype(code: int, name: str) -> DType:
     return dtype
 
 
-def _negative(name: str, shape: tuple[int, ...]) -> InvalidGraphError:
-    return InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+def _check_sizes(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse sizes that no tensor has."""
+    if min(shape, default=0) < 0:
+        raise InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
+    if not is_countable(shape):
+        raise InvalidGraphError(
+            f"tensor {quoted(name)}", f"has more than 2^63 elements: {shape!s:.200}"
+        )
 
 
 def _location(proto: onnx.TensorProto) -> str:

@@ -73,6 +73,20 @@ DTYPE_BY_LABEL: Mapping[str, DType] = {member.label: member for member in DType}
 """Our label → DType."""
 
 
+MOST_ELEMENTS = (1 << 63) - 1
+"""Elements of the largest tensor there can be: runtimes count them in signed 64 bits."""
+
+
+def is_countable(shape: tuple[int, ...]) -> bool:
+    """Whether a tensor of this shape has at most `MOST_ELEMENTS`; sizes are not negative."""
+    elements = int(0 not in shape)
+    for dim in shape:
+        elements *= int(dim)
+        if elements > MOST_ELEMENTS:
+            return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class SymbolicDim:
     """A dimension the file leaves open. `named` is False for one without a name of its own."""

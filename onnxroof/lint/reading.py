@@ -10,7 +10,7 @@ from onnxroof.fusion.plan import KernelPlan
 from onnxroof.roofline import apply_roofline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
     from onnxroof.analysis import Analysis
     from onnxroof.cost import GraphCost, NodeCost
@@ -65,9 +65,9 @@ def time_of(analysis: Analysis, kernel: Kernel) -> KernelTime | None:
     return apply_roofline(plan, chosen.hardware, chosen.peak_kind).kernels[0]
 
 
-def kernel_by_node(analysis: Analysis) -> dict[int, Kernel]:
+def kernel_by_node(analysis: Analysis) -> Mapping[int, Kernel]:
     """Node of the main graph → the kernel it runs in; nodes that launch nothing are missing."""
-    return {node: kernel for kernel in analysis.kernels.kernels for node in kernel.nodes}
+    return analysis.kernels.kernel_of_node
 
 
 def is_in_main_graph(analysis: Analysis, node: NodeCost) -> bool:
@@ -80,13 +80,14 @@ def kernel_of(analysis: Analysis, node: NodeCost) -> Kernel | None:
     """The kernel a node of the main graph runs in; None for a body's and for what is removed."""
     if not is_in_main_graph(analysis, node):
         return None
-    index = node.node.index
-    return next((kernel for kernel in analysis.kernels.kernels if index in kernel.nodes), None)
+    return analysis.kernels.kernel_of_node.get(node.node.index)
 
 
-def without(analysis: Analysis, nodes: Collection[int]) -> Saving:
+def without(analysis: Analysis, nodes: Set[int]) -> Saving:
     """What leaving nodes of the main graph out would save: the kernels they alone make up."""
-    gone = [k for k in analysis.kernels.kernels if k.nodes and set(k.nodes) <= set(nodes)]
+    by_node = analysis.kernels.kernel_of_node
+    touched = {by_node[node].index: by_node[node] for node in nodes if node in by_node}
+    gone = [touched[index] for index in sorted(touched) if nodes >= {*touched[index].nodes}]
     nbytes = sum(int(kernel.traffic_bytes or 0) for kernel in gone)
     chosen = device(analysis)
     if chosen is None:
@@ -111,13 +112,19 @@ def every_node(analysis: Analysis) -> Iterator[NodeCost]:
 
 
 def runs(node: NodeCost) -> bool:
-    """Whether the node runs in every inference: not folded into constants before the first one."""
-    return node.status is not Status.FOLDED
+    """Whether the node runs in every inference: neither folded before the first one nor broken."""
+    return node.status is not Status.FOLDED and not node.call.problem
 
 
 def producers(cost: GraphCost) -> dict[str, NodeCost]:
-    """Tensor → the node that makes it."""
-    return {name: node for node in cost.nodes for name in node.node.outputs if name}
+    """Tensor → the node that makes it, unless that node contradicts its operator's text."""
+    return {
+        name: node
+        for node in cost.nodes
+        if not node.call.problem
+        for name in node.node.outputs
+        if name
+    }
 
 
 def readers(cost: GraphCost) -> dict[str, list[NodeCost]]:
@@ -201,19 +208,16 @@ def output_channel_axis(node: NodeCost, position: int, constant: Constant) -> in
     return 0 if integer(node, "transB", 0) else 1
 
 
-def is_first_layer(node: NodeCost, makers: dict[str, NodeCost]) -> bool:
-    """Whether only preparation (elementwise work, conversions) lies between it and an input."""
-    pending, seen = [node.node.inputs[0]], set[str]()
-    while pending:
-        maker = makers.get(pending.pop())
-        if maker is None or not runs(maker):
+def behind_layers(cost: GraphCost) -> Set[str]:
+    """Tensors with more than preparation (elementwise work, conversions) before them."""
+    found: set[str] = set()
+    for node in cost.nodes:
+        if node.status is Status.FOLDED:
             continue
-        if maker.macs or maker.bodies or maker.status is Status.UNKNOWN:
-            return False
-        fresh = [name for name in maker.node.inputs if name and name not in seen]
-        seen.update(fresh)
-        pending += fresh
-    return True
+        layer = node.macs or node.bodies or node.status is Status.UNKNOWN
+        if layer or not found.isdisjoint(node.node.inputs):
+            found.update(filter(None, node.node.outputs))
+    return found
 
 
 def scaled(kernel: Kernel, share: float, nbytes: int) -> Kernel:

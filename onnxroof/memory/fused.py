@@ -55,7 +55,7 @@ def _note_reads(plan: KernelPlan, kernel: Kernel, step: int, deaths: dict[str, i
 def _note_writes(
     plan: KernelPlan, kernel: Kernel, step: int, births: dict[str, int], deaths: dict[str, int]
 ) -> None:
-    elided = kernel.elided
+    elided = frozenset(kernel.elided)
     for index in kernel.nodes:
         for name in plan.cost.nodes[index].node.outputs:
             if name and name not in elided:

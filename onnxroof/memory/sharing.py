@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.cost import Status
-from onnxroof.fusion.layout import view_reason
+from onnxroof.fusion.layout import may_be_view, view_reason
 from onnxroof.fusion.runtimes import RUNTIMES
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def views(cost: GraphCost) -> list[Pair]:
     return [
         (node.node.inputs[0], name)
         for node in cost.nodes
-        if node.status is not Status.FOLDED and view_reason(node, cost.shaped.tensors, runtime)
+        if node.status is not Status.FOLDED
+        and may_be_view(node)
+        and view_reason(node, cost.shaped.tensors, runtime)
         for name in node.node.outputs
         if name
     ]

@@ -27,6 +27,10 @@ MOST_UNROLLED_TRIPS = 256
 """A loop whose sizes depend on the trip is followed trip by trip up to this many."""
 
 
+NO_LIMIT = (1 << 31) - 1
+"""Exporters write the largest integer as the trip limit of a while loop: no limit at all."""
+
+
 class ShapedBody(Protocol):
     """A sized subgraph; the walk's result."""
 
@@ -163,11 +167,12 @@ def _signature(info: TensorInfo) -> tuple[object, ...]:
 
 
 def _trip_limit(call: OpCall) -> int | None:
-    """The first input's value when known; None when absent or computed at run time."""
+    """The first input's value; None when absent, computed at run time, or as good as no limit."""
     if not call.has(0):
         return None
     value = call.value(0)
-    return None if value is None else max(value.ravel().tolist()[0], 0)
+    limit = NO_LIMIT if value is None else max(value.ravel().tolist()[0], 0)
+    return None if lower(limit) >= NO_LIMIT else limit
 
 
 def _trips(call: OpCall, limit: int | None, condition_out: TensorInfo) -> tuple[int, bool]:

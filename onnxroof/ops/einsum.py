@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from onnxroof.ops.call import Impossible, OpCost
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 ELLIPSIS = "..."
 MOST_SEARCHED = 9
 """Operands up to which every pairwise order is tried; 3^n splits."""
+
+MOST_COMPARED = 32
+"""Operands up to which the cheapest next pair is looked for; n³ comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +149,28 @@ def contraction(equation: Equation, shapes: Sequence[Shape]) -> _Part:
         outside = (labels for i, labels in enumerate(sets) if i not in inside)
         return output.union(*outside)
 
-    parts = {
-        frozenset([i]): _operand(i, equation.operands[i], shapes[i], needed([i]))
-        for i in range(len(sets))
-    }
+    terms = Counter(label for labels in sets for label in labels)
+    shared = output.union(label for label, count in terms.items() if count > 1)
+    single = [_operand(i, equation.operands[i], shapes[i], shared) for i in range(len(sets))]
+    if len(sets) > MOST_COMPARED:
+        return _left_to_right(single, terms, output)
+    parts = {frozenset([i]): part for i, part in enumerate(single)}
     if len(sets) > MOST_SEARCHED:
-        return _greedily(parts, needed)
-    return _exhaustively(parts, len(sets), needed)
+        whole = _greedily(parts, needed)
+    else:
+        whole = _exhaustively(parts, len(sets), needed)
+    return replace(whole, how=f"in the order {whole.how}")
+
+
+def _left_to_right(operands: list[_Part], terms: Counter[str], output: frozenset[str]) -> _Part:
+    """Contract in the order of the equation; `terms` counts the terms that name each label."""
+    whole, later = operands[0], Counter(terms)
+    later.subtract(whole.dims.keys())
+    for operand in operands[1:]:
+        later.subtract(operand.dims.keys())
+        kept = output.union(label for label, count in later.items() if count > 0)
+        whole = replace(_contract(whole, operand, kept), how="")
+    return replace(whole, how="from left to right")
 
 
 def _exhaustively(
@@ -213,11 +232,11 @@ def einsum_cost(call: OpCall) -> OpCost:
     Convention
         A repeated label in one term takes the diagonal, which costs nothing. Several operands are
         contracted pairwise in the order of fewest operations (all orders are tried up to 9, the
-        cheapest next pair beyond); the node's note says which.
+        cheapest next pair up to 32, from left to right beyond); the node's note says which.
     Source
         ONNX operator reference, Einsum.
     """
     equation, shapes = _equation(call)
     whole = contraction(equation, shapes)
-    note = f"contracted in the order {whole.how}" if len(shapes) > 2 else ""
+    note = f"contracted {whole.how}" if len(shapes) > 2 else ""
     return OpCost(whole.macs, whole.flops, note=note)

@@ -112,13 +112,23 @@ def _identity(analysis: Analysis, name: str) -> object:
 
 def _connected(analysis: Analysis, copies: Mapping[int, int]) -> Iterator[list[NodeCost]]:
     """Copies that feed each other, together; in execution order."""
-    group_of: dict[str, list[NodeCost]] = {}
-    groups: list[list[NodeCost]] = []
+    leader: dict[int, int] = {}
+    maker: dict[str, int] = {}
     for index in copies:
-        node = analysis.nodes[index]
-        joined = {id(g): g for name in node.node.inputs if (g := group_of.get(name)) is not None}
-        group = [member for other in joined.values() for member in other] + [node]
-        groups = [other for other in groups if id(other) not in joined] + [group]
-        for member in group:
-            group_of.update(dict.fromkeys((n for n in member.node.outputs if n), group))
-    yield from groups
+        node = analysis.nodes[index].node
+        leader[index] = index
+        for name in node.inputs:
+            if name in maker:
+                leader[_led(leader, maker[name])] = index
+        maker.update(dict.fromkeys(filter(None, node.outputs), index))
+    groups: dict[int, list[NodeCost]] = {}
+    for index in copies:
+        groups.setdefault(_led(leader, index), []).append(analysis.nodes[index])
+    yield from groups.values()
+
+
+def _led(leader: dict[int, int], index: int) -> int:
+    """The leader of a node's group; paths are halved on the way."""
+    while leader[index] != index:
+        leader[index] = index = leader[leader[index]]
+    return index

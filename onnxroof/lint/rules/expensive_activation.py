@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onnxroof.analysis import Analysis
+    from onnxroof.cost import NodeCost
     from onnxroof.fusion.plan import Kernel
     from onnxroof.lint.rule import Finding
 
@@ -75,13 +76,13 @@ class ExpensiveActivation(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         chosen = analysis.rooflines[0]
         exits = set(analysis.model.graph.outputs)
-        kernels = kernel_by_node(analysis)
+        makers = producers(analysis.cost)
         for kernel, time in timed(analysis):
             nodes = [analysis.nodes[index] for index in kernel.nodes]
             costly = [node for node in nodes if node.op_type in _EXPENSIVE]
             if not costly or any(name in exits for node in nodes for name in node.node.outputs):
                 continue
-            vanishes = not kernel.macs and _could_join_producer(analysis, kernel, kernels)
+            vanishes = not kernel.macs and _could_join_producer(analysis, kernel, makers)
             cheap = 0.0 if vanishes else seconds_of(analysis, _with_relu(kernel)) or 0.0
             saving = time.seconds - cheap
             if saving < _SMALLEST_SHARE * chosen.bound_seconds:
@@ -105,16 +106,18 @@ def _with_relu(kernel: Kernel) -> Kernel:
     return replace(kernel, transcendentals=0, flops=flops)
 
 
-def _could_join_producer(analysis: Analysis, kernel: Kernel, kernels: dict[int, Kernel]) -> bool:
+def _could_join_producer(
+    analysis: Analysis, kernel: Kernel, makers: Mapping[str, NodeCost]
+) -> bool:
     """Whether the runtime runs a ReLU inside what makes this kernel's input."""
-    makers = producers(analysis.cost)
+    kernels, members = kernel_by_node(analysis), frozenset(kernel.nodes)
     runtime = RUNTIMES.get(analysis.kernels.runtime)
     rules = runtime.rules if runtime is not None else ()
     pending = [name for index in kernel.nodes for name in analysis.nodes[index].node.inputs]
     seen = set(pending)
     while pending:
         maker = makers.get(pending.pop())
-        if maker is None or maker.node.index in kernel.nodes:
+        if maker is None or maker.node.index in members:
             continue
         before = kernels.get(maker.node.index)
         if before is None:  # a view: what it shows was made by another

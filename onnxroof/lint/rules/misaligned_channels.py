@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from onnxroof import units
 from onnxroof.lint.reading import (
     LINEAR,
+    behind_layers,
     device,
     input_shape,
     integer,
-    is_first_layer,
-    producers,
     seconds_of,
 )
 from onnxroof.lint.rule import Rule, Severity
@@ -78,13 +77,13 @@ class MisalignedChannels(Rule):
     needs_device = True
 
     def check(self, analysis: Analysis) -> Iterator[Finding]:
-        makers = producers(analysis.cost)
+        behind = behind_layers(analysis.cost)
         for kernel in analysis.kernels.kernels:
             node = analysis.nodes[kernel.anchor]
             sizes = _channels(node) if kernel.macs else None
             if sizes is None:
                 continue
-            if sizes[0] <= _MOST_INPUT_CHANNELS and is_first_layer(node, makers):
+            if sizes[0] <= _MOST_INPUT_CHANNELS and node.node.inputs[0] not in behind:
                 continue
             step = _step(analysis, kernel)
             if step is not None and any(size % step.multiple for size in sizes):

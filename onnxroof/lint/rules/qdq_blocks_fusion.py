@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from onnxroof.lint.rule import Finding
 
 
+_CONVERSIONS = frozenset({"DequantizeLinear", "QuantizeLinear"})
+
+
 class QdqBlocksFusion(Rule):
     """A quantize/dequantize pair runs as kernels of its own instead of inside an integer kernel.
 
@@ -57,7 +60,7 @@ class QdqBlocksFusion(Rule):
         exits = set(analysis.model.graph.outputs)
         for node in analysis.nodes:
             kernel = kernels.get(node.node.index)
-            if kernel is None or not runs(node):
+            if kernel is None or node.op_type not in _CONVERSIONS or not runs(node):
                 continue
             lone = all(analysis.nodes[i].op_type == node.op_type for i in kernel.nodes)
             output = node.node.outputs[0]

@@ -49,7 +49,9 @@ class RedundantTransposePair(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         makers = producers(analysis.cost)
         for node in analysis.nodes:
-            first = makers.get(node.node.inputs[0]) if node.op_type == "Transpose" else None
+            if node.op_type != "Transpose" or not runs(node):
+                continue
+            first = makers.get(node.node.inputs[0])
             if first is None or first.op_type != "Transpose" or not runs(first):
                 continue
             inner, outer = _order(first), _order(node)

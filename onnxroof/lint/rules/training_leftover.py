@@ -51,7 +51,7 @@ class TrainingLeftover(Rule):
             what = _leftover(node)
             if what:
                 is_main = is_in_main_graph(analysis, node)
-                saving = without(analysis, {node.node.index} if is_main else ())
+                saving = without(analysis, {node.node.index} if is_main else set())
                 yield self.found(
                     f"{node.name}: {what}",
                     nodes=[node.name],

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from onnxroof import units
 from onnxroof.lint.reading import (
     CONVOLUTIONS,
+    behind_layers,
     integer,
     integers,
-    is_first_layer,
     kernel_shape,
     output_shape,
-    producers,
     seconds_of,
     timed,
 )
@@ -72,11 +71,11 @@ class UncommonConvolutionKernel(Rule):
     needs_device = True
 
     def check(self, analysis: Analysis) -> Iterator[Finding]:
-        makers = producers(analysis.cost)
+        behind = behind_layers(analysis.cost)
         chosen = analysis.rooflines[0]
         for kernel, time in timed(analysis):
             node = analysis.nodes[kernel.anchor]
-            if node.op_type not in CONVOLUTIONS or is_first_layer(node, makers):
+            if node.op_type not in CONVOLUTIONS or node.node.inputs[0] not in behind:
                 continue
             what = _oddity(node)
             if what and time.seconds >= _SMALLEST_SHARE * chosen.bound_seconds:

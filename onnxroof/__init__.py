@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
     from onnxroof.api import analyze
     from onnxroof.builder import GraphBuilder
-    from onnxroof.search.cost_function import CostFunction
     from onnxroof.errors import (
         InvalidGraphError,
         InvalidProfileError,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from onnxroof.hardware.profile import HardwareProfile
     from onnxroof.hardware.read import available_profiles, load_profile
     from onnxroof.plugins import register_operator
+    from onnxroof.search.cost_function import CostFunction
 
 __version__ = "0.1.0"
 

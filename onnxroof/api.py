@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from onnxroof.analysis import Analysis
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from onnxroof.latency.runtime import RuntimeProfile
 
     Hardware = str | HardwareProfile
+
+MOST_PREDICTORS = 64
+"""Devices and runtimes a memo keeps prices for."""
 
 _STORED_AS: Mapping[str, Mapping[DType, DType]] = {
     "": {},
@@ -74,7 +78,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         operators: YAML file that describes operators of your own (see `onnxroof.plugins`).
         keep_going: Return a partial analysis (see `Analysis.problems`) where a node contradicts
             its operator's text, instead of raising.
-        memo: Results shared between calls; see `CostFunction`.
+        memo: Results shared between calls; None shares them with the process's other analyses
+            at this precision.
 
     Raises:
         ModelError: The file cannot be read or its graph cannot be repaired.
@@ -88,7 +93,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     model = _loaded(source)
     bindings = Bindings.of(dims, input_shapes)
     if memo is None:
-        memo = memo_for(precision, operators)
+        memo = memo_for(precision, operators) if operators is not None else _shared_memo(precision)
     shaped, findings = infer_shapes(model.graph, bindings, memo)
     if findings.problems and not keep_going:
         raise ShapeMismatchError(findings.problems)
@@ -138,11 +143,19 @@ def memo_for(precision: str, operators: str | os.PathLike[str] | None = None) ->
     return Memo(_STORED_AS[precision], registry)
 
 
+@cache
+def _shared_memo(precision: str) -> Memo:
+    """What the analyses of this process share: results of pure functions, bounded in number."""
+    return memo_for(precision)
+
+
 def predictor_for(hardware: HardwareProfile, runtime: RuntimeProfile, memo: Memo) -> Predictor:
     """The predictor of a device and runtime, which the memo keeps with all it has priced."""
     key = (id(hardware), id(runtime))
     known = memo.predictors.get(key)
     if not isinstance(known, Predictor):
+        if len(memo.predictors) >= MOST_PREDICTORS:
+            memo.predictors.clear()
         known = memo.predictors[key] = Predictor(hardware, runtime)
     return known
 

@@ -36,6 +36,9 @@ MOST_BODY_NODES = 200_000
 LONGEST_MESSAGE = 500
 """Characters of the longest reason that is kept."""
 
+MOST_CALLS = 20_000
+"""Calls a memo keeps; a further one empties it."""
+
 MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a rule may stumble over in a node that is not what its schema says."""
 
@@ -218,6 +221,9 @@ class _Walker:
         except MALFORMED as error:
             call.problem = f"the node is not what the operator's text says ({error!r:.200})"
         if key is not None:
+            if len(self.memo.calls) >= MOST_CALLS:
+                self.memo.calls.clear()
+                self.memo.weights.clear()
             self.memo.calls[key] = call
         return call
 

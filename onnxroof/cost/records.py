@@ -44,9 +44,9 @@ class Status(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallCost:
-    """What a call costs: all that equal calls share. None means unknown, never zero.
+    """What a call costs: all that equal calls share. None means unknown. Never changed once made.
 
     Attributes:
         status: How the cost is known.
@@ -187,9 +187,9 @@ class BodyCost:
     per_trip: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Weight:
-    """A constant of the model and what it is for.
+    """A constant of the model and what it is for. Never changed once made.
 
     `parameters` is its element count when it is a weight, else 0. `bytes` are as stored.
     """

@@ -145,7 +145,7 @@ class Converter:
             inputs=inputs,
             outputs=outputs,
             constants=constants,
-            declared=DeclaredTypes((*proto.value_info, *proto.output), frame.name),
+            declared=DeclaredTypes(proto, frame.name),
             captures=captures,
         )
 

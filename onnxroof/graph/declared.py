@@ -43,16 +43,15 @@ def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
 class DeclaredTypes(Mapping[str, ValueType]):
     """The file's value_info, read when somebody asks: few models ever need it."""
 
-    def __init__(
-        self, protos: tuple[onnx.ValueInfoProto, ...], rename: Callable[[str], str]
-    ) -> None:
-        self._protos = protos
+    def __init__(self, graph: onnx.GraphProto, rename: Callable[[str], str]) -> None:
+        self._graph = graph
         self._rename = rename
         self._index: dict[str, onnx.ValueInfoProto] | None = None
 
     def _by_name(self) -> dict[str, onnx.ValueInfoProto]:
         if self._index is None:
-            self._index = {self._rename(proto.name): proto for proto in self._protos}
+            protos = (*self._graph.value_info, *self._graph.output)
+            self._index = {self._rename(proto.name): proto for proto in protos}
         return self._index
 
     def __getitem__(self, name: str) -> ValueType:

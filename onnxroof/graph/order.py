@@ -31,7 +31,7 @@ def in_order(
     foreign: dict[str, None] = {}
     makes = 0
     for node in nodes:
-        for name in node.reads:
+        for name in node.inputs if not node.subgraphs else node.reads:
             if name not in available:
                 foreign[name] = None
         made = node.outputs

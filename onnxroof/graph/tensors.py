@@ -49,9 +49,7 @@ class TensorReader:
             raw = proto.raw_data or None
             if raw is None:
                 value = _typed_data(proto, dtype, shape)
-        return Constant(
-            name, dtype, shape, stored_bytes, raw=raw, value=value, payload=payload, origin=origin
-        )
+        return Constant(name, dtype, shape, stored_bytes, raw, value, payload, None, origin)
 
     def sparse(self, proto: onnx.SparseTensorProto, name: str, origin: str) -> Constant:
         """A sparse tensor: stored bytes are those of its values and its int64 indices."""

@@ -157,13 +157,12 @@ class Constant:
         "stored_bytes",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913 - a record has as many fields as it has
+    def __init__(  # noqa: PLR0913, PLR0917 - a record has as many fields as it has
         self,
         name: str,
         dtype: DType,
         shape: tuple[int, ...],
         stored_bytes: int | None,
-        *,
         raw: bytes | None = None,
         value: NDArray[np.generic] | None = None,
         payload: Payload | Callable[[], Payload | None] | None = None,

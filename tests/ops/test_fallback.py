@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 import onnxroof
+from onnxroof.api import memo_for
 from onnxroof.cost import Status
 from onnxroof.graph.types import DType, Node
 from onnxroof.ops.call import OpCall, TensorInfo, Undetermined
@@ -110,7 +111,8 @@ def test_a_body_is_expanded_once_per_signature(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("onnxroof.ops.fallback.function_body", counted)
     chain = " ".join(f"t{i + 1} = Softmax <axis = -1> (t{i})" for i in range(50))
-    onnxroof.analyze(model(f"agraph (float[2,3] t0) => (float t50) {{ {chain} }}", opset=13))
+    proto = model(f"agraph (float[2,3] t0) => (float t50) {{ {chain} }}", opset=13)
+    onnxroof.analyze(proto, memo=memo_for(""))
     assert len(calls) == 1
 
 

@@ -89,18 +89,21 @@ def coverage_lines(analysis: Analysis) -> list[str]:
     found = analysis.coverage
     unknown = sum(nodes for nodes, _ in found.unknown.values())
     known = found.counted + found.free + found.folded
-    parts = [f"{found.counted} counted", f"{found.free} without arithmetic"]
+    parts = [f"{found.counted:,} counted", f"{found.free:,} without arithmetic"]
     if found.folded:
-        parts.append(f"{found.folded} folded constants")
+        parts.append(f"{found.folded:,} folded constants")
     if unknown:
-        parts.append(f"{unknown} unknown")
+        parts.append(f"{unknown:,} unknown")
     bodies = ", bodies included" if found.nodes != len(analysis.nodes) else ""
-    lines = [f"{known} of {units.plural(found.nodes, 'node')} known{bodies}: {', '.join(parts)}"]
+    lines = [f"{known:,} of {units.plural(found.nodes, 'node')} known{bodies}: {', '.join(parts)}"]
     reasons = [
         f"{printable(name)} × {nodes}: {printable(reason)}"
         for name, (nodes, reason) in sorted(found.unknown.items())
     ]
-    return lines + capped(reasons, "operators")
+    lines += capped(reasons, "operators")
+    if any(reason.startswith("no formula") for _, reason in found.unknown.values()):
+        lines.append("--operators FILE gives an operator of your own a shape and a formula")
+    return lines
 
 
 def totals(analysis: Analysis) -> list[Figure]:

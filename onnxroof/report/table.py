@@ -54,6 +54,15 @@ class _Column:
 
 _SPARE = ("params", "MACs", "share", "FLOP/B", "traffic", "operator", "FLOPs", "bound")
 
+_ORDERED_BY = {
+    Sort.FLOPS: "FLOPs",
+    Sort.MACS: "MACs",
+    Sort.BYTES: "traffic",
+    Sort.INTENSITY: "FLOP/B",
+    Sort.PARAMS: "params",
+}
+"""The column in which the reader sees the order."""
+
 
 def make_table(analysis: Analysis, options: TableOptions) -> Table:
     """The first rows as text.
@@ -71,7 +80,7 @@ def make_table(analysis: Analysis, options: TableOptions) -> Table:
         title=_title(analysis, len(shown), len(rows), by, order),
         headers=tuple(column.header for column in columns),
         right=tuple(column.right for column in columns),
-        spare=_spare(columns),
+        spare=_spare(columns, order),
         rows=tuple(tuple(column.cell(row) for column in columns) for row in shown),
         footnote=_footnote(analysis, by),
     )
@@ -95,10 +104,16 @@ def _columns(analysis: Analysis, by: By) -> list[_Column]:
     return columns
 
 
-def _spare(columns: Sequence[_Column]) -> tuple[int, ...]:
-    """Places of the columns that can be left out, the least needed first."""
+def _spare(columns: Sequence[_Column], order: Sort) -> tuple[int, ...]:
+    """Places of the columns that can be left out, the least needed first; never the order's."""
     names = [column.header.rpartition("\n")[2] for column in columns]
-    return tuple(place for spare in _SPARE for place, name in enumerate(names) if name == spare)
+    kept = _ORDERED_BY.get(order)
+    return tuple(
+        place
+        for spare in _SPARE
+        for place, name in enumerate(names)
+        if name == spare and name != kept
+    )
 
 
 def _device_columns(place: int, device: str, devices: int) -> list[_Column]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NARROWEST, _WIDEST = 60, 160
 _SHORTEST_NAME = 30
-_SHORTEST_LABEL, _NARROWEST_TEXT = 24, 16
+_SHORTEST_LABEL, _NARROWEST_TEXT, _COMFORTABLE_TEXT = 24, 16, 34
 _GAP = 2
 
 
@@ -133,14 +133,16 @@ def _last_wrapped(
     while True:
         beside = sum(widths[place] + _GAP for place in kept[1:-1]) + _GAP
         wanted = min(widths[-1], _NARROWEST_TEXT)
-        names = min(widths[0], max(width - beside - wanted, _SHORTEST_LABEL))
+        comfortable = min(widths[-1], _COMFORTABLE_TEXT)
+        names = min(widths[0], max(width - beside - comfortable, _SHORTEST_LABEL))
         if width - beside - names >= wanted or len(kept) == 2:
             break
         del kept[-2]
     room = max(width - beside - names, 1)
     lines: list[Sequence[str]] = []
     for row, name in zip(rows, units.shorten_all([row[0] for row in rows], names), strict=True):
-        first, *more = textwrap.wrap(row[-1], room, break_on_hyphens=False) or [""]
+        words = " ".join(units.shorten(word, room) for word in row[-1].split(" "))
+        first, *more = textwrap.wrap(words, room, break_on_hyphens=False) or [""]
         lines.append((name, *(row[place] for place in kept[1:-1]), first))
         lines += [(*("" for _ in kept[:-1]), line) for line in more]
     shown = [headers[place] for place in kept] if headers else ()

@@ -56,6 +56,7 @@ def test_an_operator_without_a_formula_is_named_and_totals_say_at_least() -> Non
         "coverage 1 of 2 nodes known: 1 counted, 0 without arithmetic, 1 unknown"
     )
     assert "acme.Mystery × 1: no formula is known for operator acme.Mystery" in text
+    assert "--operators FILE gives an operator of your own" in text
     assert line_with(text, "MACs").startswith("MACs at least 64 64")
     assert line_with(text, "achieved") == "achieved ?"
     assert line_with(text, "Mystery#1") == "Mystery#1 Mystery ? ? 0 128 B ? memory 128 ns 36.4 %"
@@ -81,6 +82,23 @@ def test_a_table_of_operators_adds_up_its_nodes() -> None:
 def test_ordering_by_time_without_a_device_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="needs a device"):
         render_text(analysis(), TableOptions(sort=Sort.TIME))
+
+
+@pytest.mark.parametrize(
+    ("sort", "column"),
+    [(Sort.PARAMS, "params"), (Sort.MACS, "MACs"), (Sort.BYTES, "traffic"), (Sort.FLOPS, "FLOPs")],
+)
+def test_a_narrow_terminal_keeps_the_column_that_orders_the_rows(sort: Sort, column: str) -> None:
+    long = analysis(renamed("/model/" + "encoder/" * 30 + "MatMul"), device())
+    text = render_text(long, TableOptions(sort=sort), width=60)
+    assert column in line_with(text, "kernel").split()
+
+
+def test_a_name_that_fits_no_line_is_shortened_and_not_broken() -> None:
+    text = render_text(analysis(renamed("first" + "x" * 60 + "last")), width=60)
+    rules = text[text.index("memory, every") : text.index("kernels, by")].split()
+    assert any(word.endswith("last") and "…" in word for word in rules)
+    assert not any(word.startswith("x") for word in rules)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

@@ -93,8 +93,11 @@ class UnknownDimensionError(ShapeError):
 
     def __init__(self, kind: str, name: str, close_matches: Sequence[str], known: Sequence[str]):
         hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
-        listed = ", ".join(quoted(k) for k in known) or "none"
-        super().__init__(f"the model has no {kind} named {quoted(name)}{hint} (it has: {listed})")
+        listed = ", ".join(quoted(k) for k in known)
+        has = (
+            f"it has: {listed}" if known else "its sizes are fixed; --input NAME=SHAPE sets others"
+        )
+        super().__init__(f"the model has no {kind} named {quoted(name)}{hint} ({has})")
         self.name = name
         self.close_matches = tuple(close_matches)
 
@@ -133,8 +136,8 @@ class UnknownProfileError(ProfileError):
     def __init__(self, name: str, close_matches: Sequence[str], available: Sequence[str]) -> None:
         hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
         super().__init__(
-            f"no hardware profile named {quoted(name)}{hint} Available: {', '.join(available)};"
-            " or give the path of a YAML file of your own"
+            f"no hardware profile named {quoted(name)}{hint}; `onnxroof hw list` has all"
+            f" {len(available)}, and a file of your own is given by its path: --hw ./my-board.yaml"
         )
         self.name = name
         self.close_matches = tuple(close_matches)

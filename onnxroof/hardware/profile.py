@@ -170,8 +170,8 @@ class PeakLookup:
         said: tuple[str, ...] = ()
         if self.compute_type != self.requested_type:
             said += (
-                f"{self.profile} has no {self.requested_type} peak: computed in"
-                f" {self.compute_type} on its {self.engine} engine",
+                f"{self.profile} has no {self.requested_type} peak on its {self.engine} engine:"
+                f" computed there in {self.compute_type}",
             )
         if self.kind != self.requested_kind:
             said += (

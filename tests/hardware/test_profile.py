@@ -50,7 +50,9 @@ def test_a_type_only_the_vector_engine_has_runs_there_without_an_assumption() ->
 def test_a_missing_type_falls_back_to_the_next_wider_one_and_says_so() -> None:
     found = device().peak_ops_per_second("bf16", "matrix")  # bf16 → tf32 → fp32, not fp16
     assert (found.compute_type, found.ops_per_second) == ("fp32", 10e12)
-    assert found.assumptions == ("dev has no bf16 peak: computed in fp32 on its vector engine",)
+    assert found.assumptions == (
+        "dev has no bf16 peak on its vector engine: computed there in fp32",
+    )
 
 
 def test_elementwise_int8_never_borrows_the_matrix_engine() -> None:

@@ -133,9 +133,10 @@ onnxroof lint model.onnx --hw v100 --weights
 onnxroof explain HWD002
 ```
 
-Findings are sorted by what they would save on the device. *error*: the model is wrong or will not
-run. *warning*: it pays for something it need not pay for. *info*: a property of the design that
-costs on this device; there may be good reason for it.
+Findings are sorted by what they would save on the device. Times saved are of the roofline bound,
+not of the expected latency, which a change may shorten by more or less. *error*: the model is wrong
+or will not run. *warning*: it pays for something it need not pay for. *info*: a property of the
+design that costs on this device; there may be good reason for it.
 
 `--select` and `--ignore` take codes, beginnings of codes (`HWD`) and names. `--fail-on warning`
 makes the exit code 1 when there are warnings or errors, `--fail-on error` (the default) only for

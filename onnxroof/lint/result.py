@@ -109,6 +109,8 @@ def notes(result: LintResult) -> list[str]:
         said.append("values of weights were not looked at (--weights looks at them)")
     if not result.hardware:
         said.append("no device was given (--hw): rules about devices and times are left out")
+    if any(finding.saving_seconds for finding in result.findings):
+        said.append("times saved are of the roofline bound, not of the expected latency")
     if result.accepted:
         said.append(f"{units.plural(len(result.accepted), 'finding')} accepted by the baseline")
     said += [

@@ -72,9 +72,9 @@ class ArithmeticWaitsForMemory(Rule):
         )
         names = [kernel.name for kernel, _ in slowest]
         yield self.found(
-            f"{units.percent(shares[Bound.MEMORY])} of the time is memory-bound,"
+            f"{units.percent(shares[Bound.MEMORY])} of the roofline bound is memory-bound,"
             f" {units.percent(shares[Bound.OVERHEAD])} overhead-bound; the arithmetic alone would"
-            f" take {units.duration(arithmetic)} of {units.duration(chosen.bound_seconds)}."
+            f" take {units.duration(arithmetic)} of its {units.duration(chosen.bound_seconds)}."
             f" Largest: {named(names)}",
             nodes=names[:10],
             seconds=chosen.bound_seconds - arithmetic,

@@ -73,8 +73,8 @@ class LaunchBoundModel(Rule):
             return
         yield self.found(
             f"starting {units.plural(len(kernels), 'kernel')} takes {units.duration(overhead)},"
-            f" {units.percent(share)} of the time; {len(tiny)} of them work for less than their"
-            " launch takes",
+            f" {units.percent(share)} of the roofline bound; {len(tiny)} of them work for less than"
+            " their launch takes",
             nodes=[kernel.name for kernel in tiny],
             seconds=saving,
             overhead_share=share,

@@ -87,11 +87,11 @@ _ALL = (
     ),
     Metric(
         "peak_memory_bytes", "peak memory (weights and activations)",
-        lambda a, _: a.memory.peak_activation_bytes + a.totals.weight_bytes, units.binary_size,
+        lambda a, _: a.memory.peak_activation_bytes + a.totals.weight_bytes, units.size,
     ),
     Metric(
         "peak_activation_bytes", "peak memory (activations)",
-        lambda a, _: a.memory.peak_activation_bytes, units.binary_size,
+        lambda a, _: a.memory.peak_activation_bytes, units.size,
     ),
     Metric("traffic_bytes", "memory traffic", lambda a, _: a.kernels.traffic_bytes, units.size),
     Metric("flops", "FLOPs", lambda a, _: a.totals.flops, lambda n: units.count(n, "FLOP")),

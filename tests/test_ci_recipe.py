@@ -124,7 +124,7 @@ def test_a_change_that_costs_nothing_passes(repository: Repository) -> None:
     code, report = repository.review(**INPUTS)
     assert code == 0
     assert "✅ within" in report
-    assert "latency none" in report
+    assert "latency unchanged" in report
 
 
 def test_a_model_that_cannot_be_read_is_not_a_failed_check(repository: Repository) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 60
 NOTHING = "–"
+NO_CHANGE = "none"
 
 
 class CompareFormat(Enum):
@@ -76,7 +77,9 @@ def headline(comparison: Comparison) -> str:
         key=lambda entry: -abs((entry[0].ratio or 1.0) - 1),
     )
     change, result = ranked[0]
-    return f"{before} → {after}: latency {relative(change)} on {printable(result.hardware.name)}"
+    changed = relative(change)
+    changed = "unchanged" if changed == NO_CHANGE else changed
+    return f"{before} → {after}: latency {changed} on {printable(result.hardware.name)}"
 
 
 def model_name(analysis: Analysis) -> str:
@@ -119,7 +122,7 @@ def _cells(change: FigureChange) -> tuple[str, str, str]:
 def relative(change: FigureChange) -> str:
     """The change as "+10.0 %", "−3.2 %", "2.00 ×" or "none"."""
     if change.before == change.after:
-        return "none"
+        return NO_CHANGE
     ratio = change.ratio
     if ratio is None:
         return units.UNKNOWN

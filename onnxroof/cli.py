@@ -96,12 +96,12 @@ def model_options(function: Callable[P, None]) -> Callable[P, None]:
     options = (
         click.option(
             "--hw", multiple=True, metavar="NAME|FILE", shell_complete=_completing(_hardware_names),
-            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file; repeatable,"
-            " one column each. Without it: counts only.",
+            help="Device: a profile's name (see `onnxroof hw list`) or a YAML file of your own."
+            " Without it there are no times. May be repeated, except for lint.",
         ),
         click.option(
             "--runtime", shell_complete=_completing(_runtime_names), metavar="NAME",
-            help="Whose fusions and times to expect; by default those of the first device.",
+            help="Whose fusions and times to expect; by default each device's own.",
         ),
         click.option(
             "--peak", type=click.Choice(["vendor", "sustained"]), default="vendor",
@@ -392,7 +392,10 @@ def explain_rule(rule: str) -> None:
 def formula(
     model: str, dim: tuple[str, ...], input_: tuple[str, ...], format_: str, output: str | None
 ) -> None:
-    """Show the totals and output shapes of MODEL as formulas in its free dimensions."""
+    """Show the totals and output shapes of MODEL as formulas in its free dimensions.
+
+    Kernels are those of onnxruntime.
+    """
     import json
 
     from onnxroof.formula import formulas_of
@@ -571,7 +574,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option
         )
         for model in models
     ]  # fmt: skip
-    options = CompareOptions(top, allowed, CompareFormat(format_))
+    options = CompareOptions(top, allowed, CompareFormat(format_), _width(output))
     text, code = compare_command(analyses, options)
     _write(text, output)
     sys.exit(code)
@@ -620,7 +623,7 @@ def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
 
     options = RankOptions(
         hw, by, jobs, top, parse_dims(dim), parse_input_shapes(input_), precision, runtime, peak,
-        threads, operators, strict=strict, format_=RankFormat(format_),
+        threads, operators, strict=strict, format_=RankFormat(format_), width=_width(output),
     )  # fmt: skip
     text, code = rank_command(places, options)
     _write(text, output)

@@ -9,6 +9,7 @@ from onnxroof.compare import devices, render
 from onnxroof.compare.comparison import compare
 from onnxroof.compare.render import CompareFormat
 from onnxroof.errors import UsageError, quoted
+from onnxroof.report.render import DEFAULT_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +28,13 @@ class CompareOptions:
         top: Kernels to show, 0 for all.
         fail_above: Growth of latency that fails: 0.1 for a tenth; None: never.
         format_: What to write.
+        width: Columns of the terminal, for text.
     """
 
     top: int = 15
     fail_above: float | None = None
     format_: CompareFormat = CompareFormat.TEXT
+    width: int = DEFAULT_WIDTH
 
 
 def compare_command(analyses: Sequence[Analysis], options: CompareOptions) -> tuple[str, int]:
@@ -43,7 +46,7 @@ def compare_command(analyses: Sequence[Analysis], options: CompareOptions) -> tu
     Raises:
         UsageError: Nothing to compare.
     """
-    markdown = options.format_ is CompareFormat.MARKDOWN
+    markdown, width = options.format_ is CompareFormat.MARKDOWN, options.width
     if len(analyses) == 1:
         (only,) = analyses
         if not only.rooflines:
@@ -53,7 +56,8 @@ def compare_command(analyses: Sequence[Analysis], options: CompareOptions) -> tu
         if options.format_ is CompareFormat.JSON:
             return devices.as_json(only), 0
         tables = devices.sections(only, options.top)
-        return render.render(tables, devices.headline(only), markdown=markdown), 0
+        headline = devices.headline(only)
+        return render.render(tables, headline, markdown=markdown, width=width), 0
     before, after = analyses
     found = compare(before, after)
     growth = found.growth()
@@ -64,7 +68,8 @@ def compare_command(analyses: Sequence[Analysis], options: CompareOptions) -> tu
     headline = render.headline(found)
     if code and allowed is not None:
         headline += f" (more than {100 * allowed:g} % is not allowed)"
-    return render.render(render.sections(found, options.top), headline, markdown=markdown), code
+    tables = render.sections(found, options.top)
+    return render.render(tables, headline, markdown=markdown, width=width), code
 
 
 def parse_percent(text: str, where: str) -> float:

@@ -81,7 +81,8 @@ def _kernels(analysis: Analysis, top: int) -> Section:
     ]  # fmt: skip
     headers = ("kernel", "operators", *[printable(result.hardware.name) for result in results])
     right = tuple(range(2, len(headers)))
-    return Section("Kernels by their largest share on any device", headers, rows, right)
+    title = "Kernels by their largest share on any device"
+    return Section(title, headers, rows, right, names=0, spare=(1,))
 
 
 def headline(analysis: Analysis) -> str:

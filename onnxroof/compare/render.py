@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
 from onnxroof.compare.comparison import Change
-from onnxroof.report.grid import markdown_grid, text_grid
+from onnxroof.report.grid import fit, markdown_grid, text_grid
+from onnxroof.report.render import DEFAULT_WIDTH
 from onnxroof.units import printable, shorten_all
 
 if TYPE_CHECKING:
@@ -34,25 +35,47 @@ class CompareFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table with its heading; `right` are the columns aligned to the right."""
+    """A table with its heading.
+
+    Attributes:
+        right: The columns aligned to the right.
+        names: The column of names, which may be shortened in a terminal; None for none.
+        spare: Columns a narrow terminal can do without, the first to go first.
+        note: What is said below.
+    """
 
     title: str
     headers: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     right: tuple[int, ...]
     note: str = ""
+    names: int | None = None
+    spare: tuple[int, ...] = ()
 
 
-def render(sections: Sequence[Section], headline: str, *, markdown: bool) -> str:
-    """Tables under a headline."""
+def render(
+    sections: Sequence[Section], headline: str, *, markdown: bool, width: int = DEFAULT_WIDTH
+) -> str:
+    """Tables under a headline; text for a terminal so many columns wide."""
     if markdown:
         return _markdown(sections, headline)
     lines = [headline]
     for section in sections:
-        lines += ["", section.title, *text_grid(section.headers, section.rows, right=section.right)]
+        lines += ["", section.title, *_grid(section, width)]
         if section.note:
             lines.append(section.note)
     return "\n".join(lines) + "\n"
+
+
+def _grid(section: Section, width: int) -> list[str]:
+    if not section.rows:
+        return []
+    if section.names is None:
+        return text_grid(section.headers, section.rows, right=section.right)
+    return fit(
+        section.headers, section.rows, width=width, names=section.names, spare=section.spare,
+        right=section.right,
+    )  # fmt: skip
 
 
 def _markdown(sections: Iterable[Section], headline: str) -> str:
@@ -61,7 +84,8 @@ def _markdown(sections: Iterable[Section], headline: str) -> str:
     blocks = [f"## {escaped(headline)}"]
     for section in sections:
         blocks.append(f"### {escaped(section.title)}")
-        blocks.append(markdown_grid(section.headers, section.rows, right=section.right))
+        if section.rows:
+            blocks.append(markdown_grid(section.headers, section.rows, right=section.right))
         if section.note:
             blocks.append(escaped(section.note))
     return "\n\n".join([*blocks, f"onnxroof {__version__}"]) + "\n"
@@ -137,13 +161,14 @@ def _kernels(comparison: Comparison, top: int) -> Section:
     shown = changed[:top] if top else changed
     devices = [printable(result.hardware.name) for result in comparison.after.rooflines]
     names = shorten_all([printable(kernel.name) for kernel in shown], LONGEST_NAME)
+    former = shorten_all([printable(kernel.old_name) for kernel in shown], LONGEST_NAME)
     rows = [
-        (kernel.change.value, name + _was(kernel), printable(kernel.op_type), *_times(kernel))
-        for kernel, name in zip(shown, names, strict=True)
+        (kernel.change.value, name, old, printable(kernel.op_type), *_times(kernel))
+        for kernel, name, old in zip(shown, names, former, strict=True)
     ]
-    headers = ["", "kernel", "operators"]
+    headers = ["", "kernel", "formerly", "operators"]
     for device in devices:
-        headers += [f"{device} before", "after", "difference"]
+        headers += [f"{device} {what}" for what in ("before", "after", "difference")]
     if not devices:
         headers += ["FLOPs before", "after", "difference"]
     counts = dict.fromkeys(Change, 0)
@@ -152,12 +177,16 @@ def _kernels(comparison: Comparison, top: int) -> Section:
     note = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
     if len(shown) < len(changed):
         note += f"; the {len(shown)} largest changes are shown"
-    right = tuple(range(3, len(headers)))
-    return Section("Kernels that changed", tuple(headers), rows, right, f"Kernels: {note}.")
-
-
-def _was(kernel: KernelChange) -> str:
-    return f" (was {printable(kernel.old_name)})" if kernel.old_name else ""
+    if not any(former):
+        headers.remove("formerly")
+        rows = [(change, name, *rest) for change, name, _, *rest in rows]
+    fixed = headers.index("operators") + 1
+    right = tuple(range(fixed, len(headers)))
+    of_devices = range(fixed, len(headers), 3)
+    spare = (*range(2, fixed), *of_devices, *[at + 1 for at in of_devices])
+    return Section(
+        "Kernels that changed", tuple(headers), rows, right, f"Kernels: {note}.", 1, spare
+    )
 
 
 def _times(kernel: KernelChange) -> list[str]:

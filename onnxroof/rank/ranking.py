@@ -14,6 +14,7 @@ from onnxroof.batches import run_batches
 from onnxroof.errors import OnnxroofError, UsageError
 from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
+from onnxroof.report.render import DEFAULT_WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ class RankOptions:
         operators: As for `analyze`.
         strict: Whether a model that cannot be ranked, or only by a lower bound, fails.
         format_: What to write.
+        width: Columns of the terminal, for text.
     """
 
     hardware: Sequence[str] = ()
@@ -66,6 +68,7 @@ class RankOptions:
     operators: str | None = None
     strict: bool = False
     format_: RankFormat = RankFormat.TEXT
+    width: int = DEFAULT_WIDTH
 
     @property
     def metric(self) -> str:

@@ -12,7 +12,7 @@ from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
 from onnxroof.rank.ranking import PER_MODEL, RankFormat
 from onnxroof.report.csv_report import safe_cell
-from onnxroof.report.grid import markdown_grid, text_grid
+from onnxroof.report.grid import fit, markdown_grid
 from onnxroof.units import printable
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ def _failures(found: Sequence[Ranked]) -> list[str]:
 
 def _text(found: Sequence[Ranked], options: RankOptions) -> str:
     headers, rows = _table(found, options)
-    lines = text_grid(headers, rows, right=(0, *range(2, len(headers))))
+    first = len(headers) - len(PER_MODEL)
+    spare = [first + at for at, name in enumerate(PER_MODEL) if name != options.metric]
+    lines = fit(
+        headers, rows, width=options.width, names=1, spare=spare,
+        right=(0, *range(2, len(headers))),
+    )  # fmt: skip
     failures = _failures(found)
     return "\n".join([*lines, *([""] if failures else []), *failures]) + "\n"
 

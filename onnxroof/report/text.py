@@ -5,10 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from tabulate import tabulate
-
 from onnxroof import __version__, units
 from onnxroof.report import facts
+from onnxroof.report.grid import aligned
 from onnxroof.report.memory import memory_sections
 from onnxroof.report.render import DEFAULT_TOP, DEFAULT_WIDTH, Extras, TableOptions
 from onnxroof.report.table import make_table
@@ -222,32 +221,3 @@ def _columns_that_fit(table: Table, width: int) -> tuple[list[int], int]:
         if room >= min(widths[0], _SHORTEST_NAME) or not spare:
             return kept, max(room, _SHORTEST_NAME)
         kept.remove(spare.pop(0))
-
-
-def aligned(
-    rows: Sequence[Sequence[str]], headers: Sequence[str] = (), *, right: Sequence[bool]
-) -> str:
-    """Columns two spaces apart; headers, where given, with a rule below.
-
-    Headers go in as rows, because tabulate sets them two characters wider than their text.
-    """
-    text = tabulate(
-        [*_header_rows(headers, rows), *rows],
-        tablefmt="plain",
-        colalign=["right" if is_right else "left" for is_right in right],
-        disable_numparse=True,
-    )
-    return "\n".join(line.rstrip() for line in text.split("\n"))
-
-
-def _header_rows(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Headers of one or two lines, the shorter ones at the bottom, and the rule."""
-    if not headers:
-        return []
-    parts = [header.split("\n") for header in headers]
-    height = max(map(len, parts))
-    lines = [[*("" for _ in range(height - len(part))), *part] for part in parts]
-    widths = [
-        max(map(len, column)) for column in zip(*zip(*lines, strict=True), *rows, strict=True)
-    ]
-    return [*map(list, zip(*lines, strict=True)), ["─" * width for width in widths]]

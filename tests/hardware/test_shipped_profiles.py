@@ -87,6 +87,15 @@ def test_the_example_of_the_readme_is_a_valid_profile(tmp_path: Path) -> None:
     assert read.load_profile(path).ridge_point("int8", "matrix") == pytest.approx(250e12 / 900e9)
 
 
+def test_the_processor_of_the_readme_is_a_valid_profile(tmp_path: Path) -> None:
+    _, example = re.findall(r"```yaml\n(.+?)```", README, re.DOTALL)
+    path = tmp_path / "my-board.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert read.check_profile(path) == ()
+    # 4 cores · 2 GHz · 8 FLOP over 12.8 GB/s
+    assert read.load_profile(path).ridge_point("fp32", "vector") == pytest.approx(64 / 12.8)
+
+
 @pytest.mark.parametrize("name", ["profile.schema.json", "checked.json"])
 def test_generated_files_are_fresh(name: str) -> None:
     directory = read.profile_directory()

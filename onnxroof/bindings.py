@@ -103,6 +103,7 @@ class Bindings:
                     "bind smaller sizes",
                 )
         if missing:
+            self._check_misspelled(missing)
             given = {*missing, *self.sizes}
             needed = [item for item in missing.items() if derived(item[0], given) is None]
             raise UnboundDimensionError(tuple(needed))
@@ -182,6 +183,16 @@ class Bindings:
                 )
             dims.append(size or 0)
         return TensorInfo(kind.dtype, tuple(dims))
+
+    def _check_misspelled(self, missing: Iterable[str]) -> None:
+        """Raise UnknownDimensionError for a bound name that looks like one still without a size."""
+        for name in self.sizes:
+            close = difflib.get_close_matches(name, missing, n=1)
+            starts = [other for other in missing if other.startswith(name)]
+            if name not in self.used and name not in self.free_names and (close or starts):
+                raise UnknownDimensionError(
+                    "free dimension", name, close or starts, self.free_names
+                )
 
     def check_all_used(self, also_known: Iterable[str] = ()) -> None:
         """Raise UnknownDimensionError for a bound name that nothing in the model has."""

@@ -110,6 +110,13 @@ def test_a_name_nobody_has_is_an_error_with_the_nearest_one() -> None:
         onnxroof.analyze(model(TWO), input_shapes={"xx": (1, 2, 8)})
 
 
+@pytest.mark.parametrize("typed", ["seq", "sequnce"])
+def test_a_misspelled_dimension_is_named_rather_than_called_missing(typed: str) -> None:
+    graph = "agraph (float[batch,sequence] x) => (y) { y = Relu(x) }"
+    with pytest.raises(UnknownDimensionError, match="did you mean 'sequence'"):
+        onnxroof.analyze(model(graph), dims={typed: 8})
+
+
 def test_a_model_without_free_dimensions_says_there_are_none() -> None:
     with pytest.raises(UnknownDimensionError, match="its sizes are fixed; --input NAME=SHAPE"):
         shape_of("agraph (float[2] x) => (float y) { y = Relu(x) }", dims={"N": 1})

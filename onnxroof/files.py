@@ -1,4 +1,4 @@
-"""Writing a report to a file: all of it or nothing."""
+"""Reading the small files a user gives, and writing a report to one: all of it or nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import os
 from pathlib import Path
 
 from onnxroof.errors import UsageError
+
+
+def read_small(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """The bytes of a file, but no more than one beyond `most_bytes`: a device may never end.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The path holds a NUL.
+    """
+    with Path(path).open("rb") as file:
+        return file.read(most_bytes + 1)
 
 
 def write_whole(path: str, text: str) -> None:

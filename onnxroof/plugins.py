@@ -15,11 +15,11 @@ coverage by where they come from.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
 from onnxroof.errors import UsageError, quoted
+from onnxroof.files import read_small
 from onnxroof.graph.types import DTYPE_BY_LABEL
 from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
 from onnxroof.ops import load_rules
@@ -81,10 +81,11 @@ def read_operators(path: str | os.PathLike[str]) -> Registry:
     """
     where = str(path)
     try:
-        data = Path(path).read_bytes()[: MAX_BYTES + 1]
-    except OSError as error:
-        raise UsageError(f"{where}: cannot be read: {error.strerror}") from None
-    document = parse(data)
+        data = read_small(path, MAX_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{where}: cannot be read: {reason}") from None
+    document = parse(data, what="file of operators")
     if document.root is None or document.problems:
         listed = "; ".join(map(str, document.problems)) or "not a mapping"
         raise UsageError(f"{where}: {listed}")

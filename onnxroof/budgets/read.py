@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.budgets.limits import KINDS
 from onnxroof.budgets.records import Budget
 from onnxroof.errors import UsageError, quoted
-from onnxroof.hardware.strict_yaml import Document, parse
+from onnxroof.files import read_small
+from onnxroof.hardware.strict_yaml import MAX_BYTES, Document, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ def read_budgets(path: str) -> tuple[Budget, ...]:
         UsageError: The file cannot be read; lists every problem with its line.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_small(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"budget file {path} cannot be read: {reason}") from error

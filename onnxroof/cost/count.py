@@ -147,7 +147,7 @@ class _Counter:
             return
         try:
             self.unpacked[constant.identity] = unpacked(call, position)
-        except (Undetermined, Impossible):
+        except (Undetermined, Impossible, *MALFORMED):
             return
 
     def weight(self, constant: Constant, role: Role) -> Weight:

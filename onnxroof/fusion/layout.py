@@ -71,7 +71,7 @@ def _is_inference_dropout(node: Node, tensors: Mapping[str, TensorInfo]) -> bool
     if len(node.inputs) > 2 and node.inputs[2]:
         known = tensors.get(node.inputs[2])
         mode = known.value if known is not None else None
-        return mode is not None and not bool(mode.ravel()[0])
+        return mode is not None and mode.size == 1 and not bool(mode.ravel()[0])
     return True
 
 

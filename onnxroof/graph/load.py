@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,9 @@ def _from_file(path: str) -> Model:
 
 def _mapped(path: str) -> mmap.mmap:
     try:
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
+            raise ModelUnreadableError(path, "not a regular file: write the model to one first")
         with Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -43,8 +43,13 @@ _CHILDREN: Mapping[int, Mapping[int, int]] = {
     _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
 }
 
-_UNREAD: Mapping[int, frozenset[int]] = {_MODEL: frozenset({20})}
-"""Fields left out whole: training_info holds graphs that inference never runs."""
+_UNREAD: Mapping[int, frozenset[int]] = {_MODEL: frozenset({0, 20})}
+"""Fields left out whole: training_info holds graphs that inference never runs.
+
+No field has the number 0, which is what a hole in a file reads as.
+"""
+
+_ILLEGAL = frozenset({0})
 
 _DATA_FIELDS: Mapping[int, str] = {
     4: "float_data",
@@ -128,7 +133,7 @@ def _strip(
     """Chunks of the message at [start, end) without payloads; descends only into large children."""
     if depth > _DEEPEST:
         raise WireError(f"not an ONNX model: messages nested deeper than {_DEEPEST}")
-    children, unread = _CHILDREN[kind], _UNREAD.get(kind, frozenset())
+    children, unread = _CHILDREN[kind], _UNREAD.get(kind, _ILLEGAL)
     chunks: list[bytes | Buffer] = []
     position = kept_from = start
     while position < end:
@@ -141,6 +146,8 @@ def _strip(
         begin, position = _field_end(buffer, tag & 7, position, end)
         number = tag >> 3
         if number in unread:
+            if not number:
+                raise WireError(f"not an ONNX model: zeros at byte {field_start}")
             chunks.append(buffer[kept_from:field_start])
             kept_from = position
             continue

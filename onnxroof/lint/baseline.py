@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import UsageError, quoted
+from onnxroof.files import read_small
 from onnxroof.lint.registry import all_rules
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxroof.lint.rule import Finding
 
 SCHEMA_VERSION = 1
+MOST_BYTES = 64 << 20
 _KEYS = frozenset({"code", "nodes", "tensors", "reason"})
 
 
@@ -54,7 +55,10 @@ def read_baseline(path: str) -> tuple[Accepted, ...]:
             names every entry that is wrong.
     """
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = read_small(path, MOST_BYTES)
+        if len(data) > MOST_BYTES:
+            raise UsageError(f"baseline {path}: larger than {MOST_BYTES >> 20} MiB")
+        document = json.loads(data.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"baseline {path}: cannot be read: {reason}") from None

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from onnxroof.ops.call import Value
 
 
+_TOO_LARGE = 2.0**63
+"""Floating-point values from here on, infinities and NaN are no int64."""
+
+
 def has_bounds(array: Value) -> bool:
     """Whether an element is only known to lie between bounds."""
     return array.dtype == object and BoundedInt in map(type, array.ravel().tolist())
@@ -33,8 +37,10 @@ def int_scalar(item: int) -> Value:
 
 
 def exact_ints(array: Value) -> NDArray[np.int64] | None:
-    """The elements as int64, for use as indices; None where one is only bounded."""
-    return None if has_bounds(array) else array.astype(np.int64)
+    """The elements as int64, for use as indices; None where one is only bounded or no number."""
+    if has_bounds(array) or (array.dtype.kind == "f" and not (np.abs(array) < _TOO_LARGE).all()):
+        return None
+    return array.astype(np.int64)
 
 
 def picked(result: object, source: Value) -> Value:

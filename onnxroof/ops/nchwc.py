@@ -72,7 +72,8 @@ def reorder_cost(call: OpCall) -> OpCost:  # noqa: ARG001 - the signature of a r
 def nchwc_conv_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Y [N, M, *O] with the padded M of the stored weight."""
     x, weight = call.shape(0), call.shape(1)
-    require_rank(len(weight), len(x), "W")
+    require_rank(len(x), 4, "X")
+    require_rank(len(weight), 4, "W")
     group = call.attr("group", 1)
     if group < 1 or weight[0] % group:
         raise Impossible(f"{weight[0]} output channels do not divide into {group} groups")

@@ -12,7 +12,7 @@ from onnxroof.report import facts
 from onnxroof.report.memory import memory_sections
 from onnxroof.report.render import DEFAULT_TOP, Extras, TableOptions
 from onnxroof.report.table import make_table
-from onnxroof.units import shorten_all
+from onnxroof.units import printable, shorten_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,7 @@ def render_markdown(
 
 def escaped(text: str) -> str:
     """Text with every character that means something to markdown escaped; stays on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))
+    return _SPECIAL.sub(r"\\\1", printable(" ".join(text.splitlines())))
 
 
 def _header(analysis: Analysis) -> str:

@@ -835,10 +835,20 @@ def _write(text: str, output: str | None) -> None:
 
         write_whole(output, text)
         return
+    if sys.stdout is None:  # closed by the shell: nobody is listening
+        return
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from onnxroof.errors import UsageError
+
+        _forget_output()
+        raise UsageError(f"cannot write standard output: {error.strerror}") from None
 
 
 @contextmanager
@@ -857,9 +867,18 @@ def _exit_codes() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         sys.exit(0)
 
 
+def _forget_output() -> None:
+    """Let what is left in the buffer go nowhere, or the interpreter tries again on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _complain(error: OnnxroofError) -> None:
-    click.echo(f"onnxroof: {error}", err=True)
+    """Say what is wrong; a path or name in it may hold control characters, which stay inert."""
+    from onnxroof.units import printable
+
+    lines = str(error).split("\n")
+    click.echo("onnxroof: " + "\n".join(map(printable, lines)), err=True)

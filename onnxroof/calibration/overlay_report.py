@@ -12,9 +12,9 @@ from tabulate import tabulate
 
 from onnxroof import __version__, units
 from onnxroof.report.csv_report import safe_cell
+from onnxroof.report.grid import aligned
 from onnxroof.report.markdown import escaped
 from onnxroof.report.render import DEFAULT_WIDTH, Format
-from onnxroof.report.grid import aligned
 from onnxroof.units import printable
 
 if TYPE_CHECKING:

@@ -762,6 +762,49 @@ def bench_hardware(
         click.echo(f"onnxroof: mind {warning}", err=True)
 
 
+@hardware.command("fit")
+@click.argument("measurements", metavar="MEASUREMENTS")
+@click.option(
+    "--hw", required=True, metavar="NAME|FILE", shell_complete=_completing(_hardware_names),
+    help="The profile to start from.",
+)  # fmt: skip
+@click.option(
+    "--runtime", metavar="NAME", shell_complete=_completing(_runtime_names),
+    help="What the models were measured with; by default the profile's.",
+)  # fmt: skip
+@click.option(
+    "--constants", default="", metavar="LIST",
+    help="Which to fit, of convolution, product, depthwise, memory, host; by default those that"
+    " matter for the models.",
+)  # fmt: skip
+@click.option(
+    "--name", metavar="NAME", help="What the new profile is called; by default as its file."
+)
+@output_option
+@_with_exit_codes
+def fit_hardware(
+    measurements: str,
+    hw: str,
+    runtime: str | None,
+    constants: str,
+    name: str | None,
+    output: str | None,
+) -> None:
+    """Fit a profile's latency constants to models measured on the device.
+
+    MEASUREMENTS is a table (CSV) with the columns path and milliseconds, and as needed batch,
+    threads and other free dimensions.
+    """
+    from onnxroof.calibration.command import fit_command
+    from onnxroof.calibration.write import profile_name
+
+    called = profile_name(name or output or "fitted")
+    outcome = fit_command(hw, measurements, called, runtime, constants)
+    _write(outcome.profile, output)
+    if output is not None:
+        _write(outcome.table, None)
+
+
 @command.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:

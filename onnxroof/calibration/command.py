@@ -45,6 +45,47 @@ def bench_command(name: str, seconds: float, *, accept_noise: bool = False) -> B
     return BenchOutcome(profile, bench_text(found), tuple(found.warnings()))
 
 
+@dataclass(frozen=True, slots=True)
+class FitOutcome:
+    """What `hw fit` has to say: the profile, and a table."""
+
+    profile: str
+    table: str
+
+
+def fit_command(
+    base: str, table: str, name: str, runtime: str | None = None, constants: str = ""
+) -> FitOutcome:
+    """Fit constants of the latency model on measured models.
+
+    Args:
+        base: The profile to start from: a name or a path.
+        table: Path of the measurements.
+        name: What the new profile is called.
+        runtime: What the models were measured with; None takes the base profile's.
+        constants: Groups of constants to fit, comma-separated; "" takes those that matter.
+
+    Raises:
+        MeasurementError: The table or a model in it cannot be used, or holds too little.
+        ProfileError: The base profile is unknown or invalid.
+        UsageError: An unknown group of constants.
+    """
+    from onnxroof.calibration.cases import build_cases, runtime_of
+    from onnxroof.calibration.fit import fit
+    from onnxroof.calibration.fit_report import fit_text, fitted_profile
+    from onnxroof.calibration.measurements import read_measurements
+    from onnxroof.hardware.read import load_profile, profile_data
+
+    hardware = load_profile(base)
+    rows = read_measurements(table)
+    chosen = runtime_of(hardware, runtime)
+    groups = [part.strip() for part in constants.split(",")] if constants else None
+    found = fit(build_cases(rows, hardware, chosen), chosen, groups)
+    today = dt.datetime.now(dt.UTC).date()
+    profile = fitted_profile(profile_data(base), hardware, found, name, table, today)
+    return FitOutcome(profile, fit_text(hardware, found))
+
+
 def numpy_says() -> str:
     """Versions of numpy and of the BLAS library it was built with."""
     import numpy as np

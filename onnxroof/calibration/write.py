@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import yaml
-
 from onnxroof import __version__, units
-from onnxroof.errors import InvalidProfileError
-from onnxroof.hardware.read import problems_in
+from onnxroof.calibration.bench import LARGE_SPREAD
+from onnxroof.calibration.yaml_text import checked_profile
+from onnxroof.latency.constants import CPU
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -30,6 +29,8 @@ _MEMORY_REACHES = 0.8
 _SCALE_TRAFFIC = 1.5
 """Bytes that scaling an array moves over those STREAM counts: the target is read before it is
 written."""
+
+_LEAST_LOSS = 0.001
 
 _DIGITS = 4
 _MOST_TEXT = 1900
@@ -56,30 +57,7 @@ def profile_text(found: Bench, name: str, numpy_says: str, day: dt.date) -> str:
         InvalidProfileError: The figures contradict each other so that no profile can hold them.
     """
     root = _root(found, name, numpy_says, day)
-    head = f"# Measured by onnxroof {__version__}, `onnxroof hw bench`, on {day}.\n"
-    text = head + yaml.dump(
-        root, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=96,
-        default_flow_style=False,
-    )  # fmt: skip
-    problems = problems_in(text.encode())
-    if problems:
-        raise InvalidProfileError(name, problems)
-    return text
-
-
-class _PlainDumper(yaml.SafeDumper):
-    """Plain decimals, which is all that a profile may have, and no aliases."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        return True
-
-
-def _decimal(dumper: yaml.SafeDumper, value: float) -> yaml.Node:
-    text = f"{value:.12f}".rstrip("0")
-    return dumper.represent_scalar("tag:yaml.org,2002:float", text + "0" * text.endswith("."))
-
-
-_PlainDumper.add_representer(float, _decimal)
+    return checked_profile(root, name, f"onnxroof {__version__}, `onnxroof hw bench`, on {day}")
 
 
 def _root(found: Bench, name: str, numpy_says: str, day: dt.date) -> Section:
@@ -98,6 +76,7 @@ def _root(found: Bench, name: str, numpy_says: str, day: dt.date) -> Section:
         "core_bandwidth_gb_per_s": _giga(found.runs[1]["scale"].rate_per_second),
         "vector_engine": _engine(found, most),
         "kernel_overhead_us": _rounded(found.launch_seconds() * 1e6),
+        "latency_constants": _constants(found),
         "memory": {level.name: _level(found, level) for level in found.levels},
     }
     variants = {str(count): _variant(found, count) for count in found.runs if count != most}
@@ -106,6 +85,28 @@ def _root(found: Bench, name: str, numpy_says: str, day: dt.date) -> Section:
     root["notes"] = _notes(found)
     root["sources"] = _sources(found, numpy_says, day, bool(variants))
     return root
+
+
+def _constants(found: Bench) -> Section:
+    """Constants of the latency model that follow from how the sustained figures were measured.
+
+    They were measured with products, of which a large one therefore reaches all; convolutions stand
+    to products as in processors of other profiles. Threads were measured together, so that what
+    sharing costs is only what the library loses when it shares one product; where other programs
+    disturbed that measurement, the constant of other processors stays.
+    """
+    scale = 1 / CPU.product_share
+    constants: Section = {
+        "product_share": 1.0,
+        "convolution_share": _rounded(CPU.convolution_share * scale),
+        "winograd_share": _rounded(CPU.winograd_share * scale),
+    }
+    shared = found.runs[found.threads].get("product")
+    if shared is not None and shared.spread <= LARGE_SPREAD:
+        together = found.runs[found.threads]["fp32"].best_per_second
+        loss = (together / shared.best_per_second - 1) / (found.threads - 1)
+        constants["parallel_loss"] = _rounded(min(max(loss, _LEAST_LOSS), CPU.parallel_loss))
+    return constants
 
 
 def _engine(found: Bench, threads: int) -> Section:
@@ -223,6 +224,13 @@ def _sources(found: Bench, numpy_says: str, day: dt.date, has_variants: bool) ->
         "peaks": _source(
             "Upper estimates from the measurement", "derived", _peak_arithmetic(found),
             ["vector_engine.peak_tflops", "memory.dram.bandwidth_gb_per_s"], day,
+        ),
+        "latency-model": _source(
+            "Constants that follow from how the sustained figures were measured", "derived",
+            ["sustained figures are those of large products, so a product reaches all of it;"
+             " convolutions stand to products as on processors of other profiles; loss by sharing"
+             " from one product on all threads of the library against one a thread"],
+            ["latency_constants"], day,
         ),
         "system": _source(
             "What the operating system says about the machine", "datasheet",

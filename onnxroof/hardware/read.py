@@ -79,6 +79,19 @@ def problems_in(data: bytes) -> tuple[ProfileProblem, ...]:
     return _problems(parse(data))
 
 
+def profile_data(name_or_path: str) -> bytes:
+    """The bytes of a profile's file.
+
+    Raises:
+        UnknownProfileError: no shipped profile has the name.
+        InvalidProfileError: the file cannot be used; holds every problem found.
+    """
+    load_profile(name_or_path)
+    if is_path(name_or_path):
+        return read_bytes(Path(name_or_path))
+    return read_bytes(profile_directory() / f"{name_or_path}.yaml")
+
+
 def checksum(data: bytes) -> str:
     """The checksum that `checked.json` records for a shipped file."""
     return f"{zlib.crc32(data):08x}"

@@ -25,7 +25,7 @@ IntegerType = Literal["int64", "int32", "int16", "int8", "int4"]
 LatencyConstant = Literal[
     "product_share", "convolution_share", "winograd_share", "depthwise_slots",
     "depthwise_index_slots", "exposed", "elementwise_share", "batch_normalization_share",
-    "normalization_share", "softmax_share", "reduction_share", "copy_share",
+    "normalization_share", "softmax_share", "reduction_share", "copy_share", "parallel_loss",
 ]  # fmt: skip
 """Constants of the latency model that a profile may set for its device; see docs/latency.md."""
 

@@ -118,7 +118,8 @@ def _timer(hardware: HardwareProfile, execution: Execution, constants: Constants
 def constants_of(hardware: HardwareProfile) -> Constants:
     """The constants of the device's kind, but those that its profile sets."""
     known = CPU if hardware.kind in ("cpu", "mcu") else ACCELERATOR
-    return replace(known, **dict(hardware.latency_constants))
+    set_here = dict(hardware.latency_constants)
+    return replace(known, **set_here) if set_here else known  # type: ignore[arg-type]
 
 
 def _bound_only(time: KernelTime) -> KernelLatency:

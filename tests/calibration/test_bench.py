@@ -28,6 +28,7 @@ from onnxroof.calibration.worker import Request, run
 from onnxroof.calibration.write import bench_text, profile_name, profile_text
 from onnxroof.errors import MeasurementError
 from onnxroof.hardware.read import check_profile, load_profile
+from onnxroof.latency.constants import CPU
 from tests.builders import model
 
 if TYPE_CHECKING:
@@ -191,6 +192,25 @@ def test_sustained_figures_are_the_medians(measured: Bench, tmp_path: Path) -> N
     single = profile.for_threads(1)
     assert single.peak_ops_per_second("fp32", "vector", "sustained").ops_per_second == 50e9
     assert single.bandwidth_bytes_per_second("sustained") == 20e9
+
+
+def test_a_product_reaches_all_of_what_products_reached(measured: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(profile_text(measured, "toy", "numpy 2", DAY), encoding="utf-8")
+    constants = dict(load_profile(path).latency_constants)
+    assert constants["product_share"] == 1.0
+    # 4 threads together 210 GFLOP/s, sharing one product 168: (210 / 168 - 1) / 3
+    assert constants["parallel_loss"] == pytest.approx(
+        min((210 / 168 - 1) / 3, CPU.parallel_loss), rel=1e-3
+    )
+
+
+def test_a_disturbed_measurement_of_sharing_says_nothing(measured: Bench, tmp_path: Path) -> None:
+    run = {**measured.runs[4], "product": steady(100e9, spread=0.5)}
+    path = tmp_path / "toy.yaml"
+    busy = replace(measured, runs={**measured.runs, 4: run})
+    path.write_text(profile_text(busy, "toy", "numpy 2", DAY), encoding="utf-8")
+    assert "parallel_loss" not in dict(load_profile(path).latency_constants)
 
 
 def test_peaks_are_no_lower_than_the_clock_allows_and_than_what_was_seen(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.analysis import Analysis
 from onnxroof.bindings import Bindings
@@ -23,14 +27,13 @@ from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from onnxroof.graph.load import ModelSource
     from onnxroof.hardware.profile import PeakKind
     from onnxroof.latency.runtime import RuntimeProfile
 
-    Hardware = str | HardwareProfile
+    Hardware = str | os.PathLike[str] | HardwareProfile
 
 MOST_PREDICTORS = 64
 """Devices and runtimes a memo keeps prices for."""
@@ -48,7 +51,7 @@ _STORED_AS: Mapping[str, Mapping[DType, DType]] = {
 
 def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     source: ModelSource | GraphBuilder | Model,
-    hardware: Hardware | Sequence[Hardware] = (),
+    hardware: Hardware | Iterable[Hardware] | None = (),
     *,
     dims: Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -89,6 +92,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     """
     if peak not in ("vendor", "sustained"):
         raise UsageError(f"peak {peak!r} is not one of vendor, sustained")
+    _check_text(runtime, "runtime", "a name or the path of a YAML file")
+    _check_text(precision, "precision", "a type such as 'fp16'")
     profiles = _profiles(hardware, threads)
     model = _loaded(source)
     bindings = Bindings.of(dims, input_shapes)
@@ -160,16 +165,56 @@ def predictor_for(hardware: HardwareProfile, runtime: RuntimeProfile, memo: Memo
     return known
 
 
+def _check_text(value: object, argument: str, meant: str) -> None:
+    """Raise UsageError for anything but text or None."""
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{argument} {value!r:.200}: {meant} is meant")
+
+
+def _check_count(value: object, argument: str) -> None:
+    """Raise UsageError for anything but an integer from 1 on."""
+    is_number = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if not is_number or index(value) < 1:  # type: ignore[arg-type]
+        raise UsageError(f"{argument} {value!r:.200}: a whole number from 1 on is meant")
+
+
+def profile_of(hardware: object) -> HardwareProfile:
+    """The profile by name, path, or itself.
+
+    Raises:
+        UsageError: It is none of these.
+        ProfileError: The profile is unknown or invalid.
+    """
+    if isinstance(hardware, HardwareProfile):
+        return hardware
+    if isinstance(hardware, os.PathLike):
+        return load_profile(Path(hardware))
+    if isinstance(hardware, str):
+        return load_profile(hardware)
+    raise UsageError(
+        f"hardware {hardware!r:.200}: the name of a profile, the path of a YAML file or a"
+        " HardwareProfile is meant"
+    )
+
+
 def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
     """The first profile's default runtime, else ONNX Runtime's fusions."""
     return profiles[0].runtime if profiles else "onnxruntime"
 
 
 def _profiles(
-    hardware: Hardware | Sequence[Hardware], threads: int | None
+    hardware: Hardware | Iterable[Hardware] | None, threads: int | None
 ) -> tuple[HardwareProfile, ...]:
-    listed = (hardware,) if isinstance(hardware, str | HardwareProfile) else tuple(hardware)
-    loaded = [item if isinstance(item, HardwareProfile) else load_profile(item) for item in listed]
+    loaded = [profile_of(item) for item in _several(hardware)]
     if threads is None:
         return tuple(loaded)
+    _check_count(threads, "threads")
     return tuple(item if item.threads is None else item.for_threads(threads) for item in loaded)
+
+
+def _several(hardware: object) -> Iterable[object]:
+    """What is listed, or the one thing given."""
+    if hardware is None:
+        return ()
+    is_one = isinstance(hardware, str | bytes | os.PathLike | HardwareProfile)
+    return hardware if isinstance(hardware, Iterable) and not is_one else (hardware,)

@@ -8,9 +8,11 @@ write it) follows from them. Names that nobody uses are an error, with the neare
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.errors import (
     InvalidGraphError,
@@ -24,7 +26,7 @@ from onnxroof.ops.call import TensorInfo
 from onnxroof.ops.expressions import Expression
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from onnxroof.graph.types import Graph, GraphInput, ValueType
 
@@ -52,13 +54,15 @@ class Bindings:
         input_shapes: Mapping[str, Sequence[int]] | None = None,
     ) -> Bindings:
         """Bindings as the caller gave them. Raises UsageError for sizes that cannot be."""
-        for name, size in (dims or {}).items():
-            _check_size(size, f"dimension {quoted(name)}")
-        shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-        for name, shape in shapes.items():
-            for size in shape:
-                _check_size(size, f"input {quoted(name)}")
-        return cls(dict(dims or {}), shapes)
+        sizes = {
+            name: _whole_size(size, f"dimension {quoted(name)}")
+            for name, size in _by_name(dims, "dims", "{'batch': 8}")
+        }
+        shapes = {
+            name: _whole_shape(shape, f"input {quoted(name)}")
+            for name, shape in _by_name(input_shapes, "input_shapes", "{'x': (1, 3, 224, 224)}")
+        }
+        return cls(sizes, shapes)
 
     def resolve(self, name: str) -> int | None:
         """The size bound to a name, or that follows from bound ones, noting what was used."""
@@ -71,8 +75,7 @@ class Bindings:
             return None
         self.used.update(expression.names)
         size = expression(self.sizes)
-        _check_size(size, f"dimension {quoted(name)}")
-        return size
+        return _whole_size(size, f"dimension {quoted(name)}")
 
     def bind_inputs(self, graph: Graph) -> dict[str, TensorInfo]:
         """Every run-time input of the graph with all its sizes known.
@@ -237,9 +240,35 @@ def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
     return TensorInfo(kind.dtype, known if len(known) == len(dims) else None)
 
 
-def _check_size(size: object, where: str) -> None:
-    if type(size) is not int or not 0 <= size < 1 << MOST_BYTES_LOG2:
-        raise UsageError(f"{where}: a size must be a whole number from 0 on, got {size!r}")
+def _by_name(given: object, argument: str, example: str) -> Iterable[tuple[str, object]]:
+    """The entries of an argument. Raises UsageError for anything but a mapping from names."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UsageError(f"{argument} {given!r:.200}: a mapping by name is meant, as in {example}")
+    return given.items()
+
+
+def _whole_shape(shape: object, where: str) -> tuple[int, ...]:
+    if not isinstance(shape, Iterable):
+        raise UsageError(f"{where}: a shape is a sequence of sizes, got {shape!r:.200}")
+    return tuple([_whole_size(size, where) for size in shape])
+
+
+def _whole_size(size: object, where: str) -> int:
+    """The size as a plain int, whatever kind of integer it is. Raises UsageError for others."""
+    if not isinstance(size, SupportsIndex) or isinstance(size, bool):
+        raise UsageError(f"{where}: a size must be a whole number from 0 on, got {size!r:.200}")
+    try:
+        whole = index(size)
+    except TypeError:  # an array of several
+        whole = -1
+    if not 0 <= whole < 1 << MOST_BYTES_LOG2:
+        most = f"2^{MOST_BYTES_LOG2}"
+        raise UsageError(
+            f"{where}: a size must be a whole number from 0 to below {most}, got {size!r:.200}"
+        )
+    return whole
 
 
 def _spelled(shape: Iterable[int | SymbolicDim]) -> str:

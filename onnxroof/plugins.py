@@ -15,6 +15,7 @@ coverage by where they come from.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
@@ -28,7 +29,6 @@ from onnxroof.ops.expressions import Expression
 from onnxroof.ops.registry import Registry
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from onnxroof.graph.types import DType
@@ -80,6 +80,8 @@ def read_operators(path: str | os.PathLike[str]) -> Registry:
             entry and the key.
     """
     where = str(path)
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"operators {path!r:.200}: the path of a YAML file is meant")
     try:
         data = read_small(path, MAX_BYTES)
     except (OSError, ValueError) as error:

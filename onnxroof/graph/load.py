@@ -33,6 +33,12 @@ _LOOKS_LIKE = (
     (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?), not an ONNX model"),
     (b"\x1f\x8b", "gzip-compressed: unpack it first"),
     (b"\x89HDF", "an HDF5 file, not an ONNX model"),
+    (b"\x89PNG", "a PNG picture, not an ONNX model"),
+    (b"\xff\xd8\xff", "a JPEG picture, not an ONNX model"),
+    (b"%PDF", "a PDF document, not an ONNX model"),
+    (b"<?xml", "an XML file (OpenVINO?), not an ONNX model"),
+    (b"{", "a JSON or text file, not an ONNX model"),
+    (b"GGUF", "a GGUF file, not an ONNX model"),
 )
 
 
@@ -48,7 +54,7 @@ def load_model(source: ModelSource) -> Model:
             imported, or names an external file outside the model's folder.
     """
     if isinstance(source, bytes | bytearray | memoryview):
-        return _from_buffer(memoryview(source), None)
+        return _from_buffer(_as_bytes(source), None)
     if isinstance(source, str | os.PathLike):
         return _from_file(os.fspath(source))
     if hasattr(source, "graph") and hasattr(source, "ByteSize"):
@@ -56,6 +62,12 @@ def load_model(source: ModelSource) -> Model:
     raise ModelUnreadableError(
         _MEMORY_NAME, f"expected a path, bytes or a ModelProto, got {type(source).__name__}"
     )
+
+
+def _as_bytes(source: bytes | bytearray | memoryview) -> memoryview:
+    """The buffer byte by byte, whatever it holds."""
+    view = memoryview(source)
+    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
 
 
 def _from_file(path: str) -> Model:

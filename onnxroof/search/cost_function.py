@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from onnxroof.api import analyze, memo_for
+from onnxroof.api import analyze, memo_for, profile_of
 from onnxroof.batches import run_batches
 from onnxroof.bindings import Bindings
 from onnxroof.builder import GraphBuilder
 from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
 from onnxroof.graph.load import load_model
-from onnxroof.hardware.profile import HardwareProfile
-from onnxroof.hardware.read import load_profile
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
@@ -23,7 +23,7 @@ from onnxroof.search.pieces import BARS, Pricer
 from onnxroof.shapes import infer_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from typing import Literal
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import torch
 
     from onnxroof.analysis import Analysis
+    from onnxroof.api import Hardware
     from onnxroof.builder.draft import Draft
     from onnxroof.builder.recipes import Key, Recipe
     from onnxroof.graph.load import ModelSource
@@ -81,7 +82,7 @@ class CostFunction:
 
     def __init__(
         self,
-        hardware: str | HardwareProfile,
+        hardware: Hardware,
         metric: str | Sequence[str] = "latency_seconds",
         *,
         dims: Mapping[str, int] | None = None,
@@ -91,9 +92,7 @@ class CostFunction:
         peak: PeakKind = "vendor",
         strict: bool = True,
     ) -> None:
-        self.hardware = (
-            hardware if isinstance(hardware, HardwareProfile) else load_profile(hardware)
-        )
+        self.hardware = profile_of(hardware)
         self.metrics = (metric,) if isinstance(metric, str) else tuple(metric)
         self._single = isinstance(metric, str)
         for name in self.metrics:
@@ -182,6 +181,7 @@ class CostFunction:
                 its error in place of a number and goes on.
             chunk: Candidates sent to a worker at a time.
         """
+        _check_several(models)
         setting = pickle.dumps((self, errors == "return"))
         return run_batches(_price_chunk, setting, map(_portable, models), executor, chunk)
 
@@ -268,6 +268,12 @@ def _price_chunk(setting: bytes, models: Sequence[Candidate]) -> list[Cost | Onn
                 raise
             found.append(error)
     return found
+
+
+def _check_several(models: object) -> None:
+    """Raise UsageError where one candidate, or none at all, stands for several."""
+    if not isinstance(models, Iterable) or isinstance(models, str | bytes | os.PathLike):
+        raise UsageError(f"models {models!r:.200}: several are meant; call it for one")
 
 
 def _refuse_gaps(analysis: Analysis) -> None:

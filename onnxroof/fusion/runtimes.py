@@ -115,7 +115,6 @@ _ALL = (
             "transpose-chain", "pad-pool",
         ),
         folds=frozenset({CSE, QDQ, TRANSPOSES}),
-        im2col=True,
     ),
 )  # fmt: skip
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _MEMORY_NAME = "<model in memory>"
 
+_TFLITE = b"TFL3"
+"""Stands four bytes into the file."""
+
 _LOOKS_LIKE = (
     (b"version https://git-lfs", "a Git LFS pointer, not the model itself: fetch it with git lfs"),
     (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?), not an ONNX model"),
@@ -39,6 +42,7 @@ _LOOKS_LIKE = (
     (b"<?xml", "an XML file (OpenVINO?), not an ONNX model"),
     (b"{", "a JSON or text file, not an ONNX model"),
     (b"GGUF", "a GGUF file, not an ONNX model"),
+    (_TFLITE, "a TensorFlow Lite model, not an ONNX model"),
 )
 
 
@@ -96,7 +100,7 @@ def _from_buffer(buffer: memoryview, path: str | None) -> Model:
     where = path or _MEMORY_NAME
     head = bytes(buffer[:32])
     for magic, what in _LOOKS_LIKE:
-        if head.startswith(magic):
+        if head.startswith(magic) or (magic == _TFLITE and head[4:8] == magic):
             raise ModelUnreadableError(where, what)
     try:
         stripped, payloads = skeleton(buffer)

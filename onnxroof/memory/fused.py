@@ -86,8 +86,8 @@ def _listed(
 def workspace_bytes(plan: KernelPlan, kernel: Kernel) -> int:
     """Bytes a kernel needs besides its tensors.
 
-    A convolution by im2col unrolls its input: none for a 1×1 kernel, which reads it as it is,
-    else kernel positions × input bytes. Control flow holds what its bodies hold.
+    A convolution by im2col unrolls its input: none for a 1×1 kernel, which reads it as it is, nor
+    for a depthwise one, which needs no product. Control flow holds what its bodies hold.
     """
     anchor = plan.cost.nodes[kernel.anchor]
     if anchor.bodies:
@@ -98,9 +98,23 @@ def workspace_bytes(plan: KernelPlan, kernel: Kernel) -> int:
 
 
 def im2col_bytes(node: NodeCost) -> int:
-    """Bytes of the unrolled input of a convolution; 0 for a 1×1 kernel."""
-    infos = node.call.inputs
-    if len(infos) < 2 or infos[0] is None or infos[1] is None or infos[1].shape is None:
+    """Bytes of the unrolled input of a convolution.
+
+    Formula:
+        N · C · prod(K) · prod(O) elements: kernel positions times the input where the output has
+        the input's size, less with a stride; 0 for 1×1 and for depthwise kernels.
+    """
+    infos, outputs = node.call.inputs, node.call.outputs
+    if len(infos) < 2 or not outputs:
         return 0
-    positions = math.prod(infos[1].shape[2:])
-    return 0 if positions <= 1 else upper(positions * (infos[0].nbytes or 0))
+    image, weight, output = infos[0], infos[1], outputs[0]
+    if image is None or weight is None or image.dtype is None:
+        return 0
+    if image.shape is None or weight.shape is None or output.shape is None:
+        return 0
+    positions = math.prod(weight.shape[2:])
+    is_depthwise = weight.shape[1] == 1 and image.shape[1] > 1
+    if positions <= 1 or is_depthwise:
+        return 0
+    elements = math.prod(image.shape[:2]) * positions * math.prod(output.shape[2:])
+    return upper(image.dtype.nbytes(elements) or 0)

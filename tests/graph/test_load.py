@@ -94,6 +94,8 @@ def test_something_else_is_refused_by_its_type() -> None:
         (b"PK\x03\x04rest", "zip"),
         (gzip.compress(b"x"), "unpack"),
         (b"\x89HDF\r\n", "HDF5"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
+        (b"\x1c\0\0\0TFL3", "a TensorFlow Lite model"),
         (b"{}", "not an ONNX model|truncated"),
         (b"\x08\x0a", "no graph"),
         ("Netron läuft".encode(), "not an ONNX model|truncated|protobuf"),

@@ -21,13 +21,16 @@ BEYOND = 1 << 40
 """A tensor of BEYOND × BEYOND elements has 2^80, more than 64 bits count."""
 
 
-def graph_of(nodes: list[onnx.NodeProto], outputs: list[str], **inputs: list[int]):
+def graph_of(
+    nodes: list[onnx.NodeProto], outputs: list[str], **inputs: list[int]
+) -> onnx.ModelProto:
     """A model of these nodes with fp32 inputs of these shapes."""
     given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
     made = [onnx.ValueInfoProto(name=name) for name in outputs]
-    return helper.make_model(
+    proto: onnx.ModelProto = helper.make_model(
         helper.make_graph(nodes, "g", given, made), opset_imports=[helper.make_opsetid("", 21)]
     )
+    return proto
 
 
 def seconds_for(proto: onnx.ModelProto) -> float:
@@ -203,3 +206,21 @@ def test_thousands_of_equal_nodes_are_grouped_in_time_in_proportion() -> None:
 
     short, long = seconds_for(fan(500)), seconds_for(fan(4000))
     assert long < 8 * short * 4  # quadratic would be 64 times
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_version_before_the_first_is_refused(version: int) -> None:
+    proto = graph_of([helper.make_node("Relu", ["x"], ["y"])], ["y"], x=[4])
+    proto.opset_import[0].version = version
+    with pytest.raises(InvalidGraphError, match=f"version {version} does not exist"):
+        analyze(proto)
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_dropout_whose_mode_is_no_single_value_is_no_view(size: int) -> None:
+    nodes = [helper.make_node("Dropout", ["x", "", "mode"], ["y"])]
+    proto = graph_of(nodes, ["y"], x=[4])
+    proto.graph.initializer.append(
+        helper.make_tensor("mode", TensorProto.BOOL, [size], [False] * size)
+    )
+    assert analyze(proto, keep_going=True).to_dict()["memory"]

@@ -94,15 +94,20 @@ _DOES_NOTHING: Mapping[str, Callable[[OpCall], bool]] = {
 }
 
 
+def is_permutation(order: tuple[object, ...], rank: int) -> bool:
+    """Whether it names each of so many axes once."""
+    return len(order) == rank and set(order) == set(range(rank))
+
+
 def _keeps_order(call: OpCall, *, unit: bool) -> bool:
     """Whether the axes (those longer than 1, unless `unit`) stay in order."""
     if not call.inputs or call.inputs[0] is None or call.inputs[0].shape is None:
         return False
     shape = call.inputs[0].shape
     order = call.attributes.get("perm", tuple(range(len(shape) - 1, -1, -1)))
-    if not isinstance(order, tuple) or len(order) != len(shape):
+    if not isinstance(order, tuple) or not is_permutation(order, len(shape)):
         return False
-    kept = [int(axis) for axis in order if isinstance(axis, int) and (unit or shape[axis] != 1)]
+    kept = [int(axis) for axis in order if unit or shape[axis] != 1]  # type: ignore[arg-type, index]
     return kept == sorted(kept)
 
 

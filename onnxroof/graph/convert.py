@@ -96,6 +96,7 @@ class Converter:
 
     def main_graph(self) -> Graph:
         """The model's graph."""
+        _check_versions(self.opsets)
         graph = self._graph(self._proto.graph, _Frame(self.opsets), outermost=True)
         check_names((), (*self.opsets, *_dim_names(graph.inputs)))
         if graph.captures:
@@ -240,11 +241,10 @@ class Converter:
                 rename[formal] = frame.name(actual)
         given = {a.name: _resolve(a, frame) for a in function.attribute_proto}
         given |= {a.name: _resolve(a, frame) for a in call.attribute}
+        imported = {_domain(entry.domain): entry.version for entry in function.opset_import}
+        _check_versions(imported)
         inner = _Frame(
-            opsets={
-                **frame.opsets,
-                **{_domain(o.domain): o.version for o in function.opset_import},
-            },
+            opsets={**frame.opsets, **imported},
             rename=rename,
             prefix=label,
             scope="/".join(filter(None, (frame.scope, call.name.strip("/") or call.op_type))),
@@ -381,6 +381,16 @@ def _refuse_repeated(names: list[str]) -> None:
         if name in seen:
             raise InvalidGraphError(f"tensor {quoted(name)}", "is defined a second time")
         seen.add(name)
+
+
+def _check_versions(opsets: Mapping[str, int]) -> None:
+    """Refuse versions in which no operator exists."""
+    for domain, version in opsets.items():
+        if version < 1:
+            raise InvalidGraphError(
+                f"opset import of domain {quoted(domain or 'ai.onnx')}",
+                f"version {version} does not exist: versions begin at 1",
+            )
 
 
 def _no_opset(name: str, op_type: str, domain: str) -> InvalidGraphError:

@@ -108,8 +108,9 @@ def _problem(entry: object) -> str:
     unknown = sorted(map(str, set(entry) - _KEYS))
     if unknown:
         return f"unknown key {quoted(unknown[0])}"
-    if entry.get("code") not in all_rules():
-        return f"no lint rule has the code {quoted(str(entry.get('code')))}"
+    code = str(entry.get("code"))
+    if code not in all_rules():
+        return f"no lint rule has the code {quoted(code)}"
     reason = entry.get("reason")
     if not isinstance(reason, str) or not reason.strip():
         return "has no reason; say why the finding is accepted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnxroof.fusion.layout import is_permutation
 from onnxroof.lint.reading import input_shape, integers, producers, runs, without
 from onnxroof.lint.rule import Rule, Severity
 
@@ -74,4 +75,5 @@ def _order(node: NodeCost) -> tuple[int, ...] | None:
     shape = input_shape(node, 0)
     if shape is None:
         return None
-    return integers(node, "perm") or tuple(range(len(shape) - 1, -1, -1))
+    order = integers(node, "perm") or tuple(reversed(range(len(shape))))
+    return order if is_permutation(order, len(shape)) else None

@@ -25,7 +25,10 @@ def model(
 
 
 def shaped(
-    source: onnx.ModelProto | str, *, opset: int = 21, opsets: Mapping[str, int] | None = None,
+    source: onnx.ModelProto | str,
+    *,
+    opset: int = 21,
+    opsets: Mapping[str, int] | None = None,
     **dims: int,
 ) -> tuple[ShapedGraph, ShapeFindings]:
     """The sized graph and findings of a model or of the text of a graph."""
@@ -34,7 +37,10 @@ def shaped(
 
 
 def shapes_of(
-    source: onnx.ModelProto | str, *, opset: int = 21, opsets: Mapping[str, int] | None = None,
+    source: onnx.ModelProto | str,
+    *,
+    opset: int = 21,
+    opsets: Mapping[str, int] | None = None,
     **dims: int,
 ) -> dict[str, tuple[int, ...] | None]:
     """Shape of every tensor by name."""
@@ -43,7 +49,10 @@ def shapes_of(
 
 
 def problem_of(
-    source: onnx.ModelProto | str, *, opset: int = 21, opsets: Mapping[str, int] | None = None,
+    source: onnx.ModelProto | str,
+    *,
+    opset: int = 21,
+    opsets: Mapping[str, int] | None = None,
     **dims: int,
 ) -> str:
     """The first problem found (a node that contradicts its operator's text)."""
@@ -52,7 +61,10 @@ def problem_of(
 
 
 def costs(
-    source: onnx.ModelProto | str, *, opset: int = 21, opsets: Mapping[str, int] | None = None,
+    source: onnx.ModelProto | str,
+    *,
+    opset: int = 21,
+    opsets: Mapping[str, int] | None = None,
     **dims: int,
 ) -> GraphCost:
     """Costs of every node."""
@@ -61,8 +73,12 @@ def costs(
 
 
 def cost_of(
-    source: onnx.ModelProto | str, node: int = -1, *, opset: int = 21,
-    opsets: Mapping[str, int] | None = None, **dims: int,
+    source: onnx.ModelProto | str,
+    node: int = -1,
+    *,
+    opset: int = 21,
+    opsets: Mapping[str, int] | None = None,
+    **dims: int,
 ) -> NodeCost:
     """Cost of one node, the last by default."""
     return costs(source, opset=opset, opsets=opsets, **dims).nodes[node]

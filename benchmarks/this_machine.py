@@ -49,7 +49,7 @@ CHOSEN: dict[str, dict[str, int]] = {
 }
 """Models and sizes of their free dimensions."""
 
-ROUNDS = 4
+ROUNDS = 10
 SPLITS = 20
 TEN = 10
 
@@ -90,7 +90,7 @@ def measured_seconds(threads: int | None, budget: float) -> dict[str, float]:
         for name, (run, feeds) in loaded.items():
             found = measure(
                 lambda run=run, feeds=feeds: timed(lambda: run.run(None, feeds)),
-                1.0, budget / ROUNDS / 3,
+                1.0, budget / ROUNDS / 2,
             )  # fmt: skip
             best[name] = min(best[name], 1 / found.rate_per_second)
     return best

@@ -1,10 +1,12 @@
 """`onnxroof hw fit`: a few constants of the latency model from a few measured models.
 
-    minimize  Σ (log(expected / measured) / noise)² + θᵀ Σ⁻¹ θ,     θ = log of the speeds
+    minimize  Σ h(log(expected / measured) / noise) + θᵀ Σ⁻¹ θ,     θ = log of the speeds
 
-θ are the logarithms of how much faster each group of constants is than in the base profile
-(`cases.GROUPS`), bounded. The second term holds them near 0 and near each other: Σ has a common
-part (the device is as a whole faster or slower than its profile says) and one of each group's own.
+h is Huber's function, the square up to 2 and linear beyond, so that a measurement that went wrong
+cannot bend everything (Huber, 1964). θ are the logarithms of how much faster each group of
+constants is than in the base profile (`cases.GROUPS`), bounded. The second term holds them near 0
+and near each other: Σ has a common part (the device is as a whole faster or slower than its profile
+says) and one of each group's own.
 With few measurements that shrinks towards the base profile; with many it hardly matters. Whether
 the result is any better is decided by leaving out one model at a time: if the models left out are
 not predicted better than by the base profile, the base profile stays.
@@ -44,11 +46,17 @@ LARGEST = math.log(4)
 """Bound on |θ|: no group becomes more than four times as fast or slow."""
 
 BETTER = 0.98
-"""Share of the base's error, models left out, that a fit must stay below to be taken."""
+"""Share of the base's error, models left out, that a fit must stay below to be taken; it must also
+be lower by more than half its standard error."""
 
-_SENSITIVE = 0.02
+_HUBER = 2.0
+
+_SUPPORT = 0.1
+"""Share of a model's time from which it says something about a group."""
+
 _STEP = 1e-3
 _MOST_ITERATIONS = 20
+_COARSE_PASSES, _GRID = 2, 13
 _SMALL = 1e-4
 
 
@@ -70,7 +78,8 @@ class Fit:
     Attributes:
         speeds: How many times as fast each group is, over the base profile; empty when the base
             stays.
-        tied: All groups moved as one, since there were fewer measurements than groups.
+        tied: All groups moved as one, since no group stood out in two models, or there were fewer
+            measurements than groups.
         improves: Models left out are predicted better than by the base profile.
         rows: One a measurement.
     """
@@ -106,8 +115,8 @@ def fit(cases: Sequence[Case], runtime: RuntimeProfile, groups: Sequence[str] | 
     Args:
         cases: The measurements.
         runtime: What they were made with.
-        groups: Which of `GROUPS` to fit, each on its own; None takes those that matter for these
-            models, as one where there are more of them than measurements.
+        groups: Which of `GROUPS` to fit, each on its own; None takes those that matter for at least
+            two models, or all as one where there are none or more than measurements.
 
     Raises:
         UsageError: A group that does not exist.
@@ -115,8 +124,10 @@ def fit(cases: Sequence[Case], runtime: RuntimeProfile, groups: Sequence[str] | 
     """
     _check(cases, groups)
     problem = _Problem(cases, runtime)
-    chosen = tuple(groups) if groups is not None else problem.sensitive()
-    tied = groups is None and len(chosen) > len(cases)
+    chosen = tuple(groups) if groups is not None else problem.supported()
+    tied = groups is None and not 0 < len(chosen) <= len(cases)
+    if tied:
+        chosen = tuple(GROUPS)
     solver = _Solver(problem, chosen, tied=tied)
     everything = list(range(len(cases)))
     theta = solver.solve(everything)
@@ -134,10 +145,22 @@ def fit(cases: Sequence[Case], runtime: RuntimeProfile, groups: Sequence[str] | 
         )
         for place, case in enumerate(cases)
     )  # fmt: skip
-    found = Fit(speeds, tied, improves=True, rows=rows)
-    if found.left_out_error < BETTER * found.base_error:
-        return found
+    if _is_better(rows):
+        return Fit(speeds, tied, improves=True, rows=rows)
     return Fit({}, tied, improves=False, rows=rows)
+
+
+def _is_better(rows: Sequence[FittedRow]) -> bool:
+    """Whether models left out are nearer, by more than a little chance."""
+    off = [
+        (abs(row.base_seconds / row.measured_seconds - 1),
+         abs(row.left_out_seconds / row.measured_seconds - 1))
+        for row in rows
+    ]  # fmt: skip
+    gains = np.array([base - left_out for base, left_out in off])
+    chance = 0.5 * float(np.std(gains, ddof=1)) / math.sqrt(len(gains))
+    least = (1 - BETTER) * sum(base for base, _ in off) / len(off)
+    return float(np.mean(gains)) > max(chance, least)
 
 
 def _check(cases: Sequence[Case], groups: Sequence[str] | None) -> None:
@@ -175,18 +198,24 @@ class _Problem:
         """log(expected / measured)."""
         return math.log(self.predict(place, speeds) / self.cases[place].seconds)
 
-    def sensitive(self) -> tuple[str, ...]:
-        """Groups whose speed changes some prediction: at least 2 % of it for a factor of e."""
-        faster = math.exp(_STEP)
-        return tuple(
-            group
-            for group in GROUPS
-            if any(
-                abs(self.residual(place, {group: faster}) - self.residual(place, {})) / _STEP
-                >= _SENSITIVE
-                for place in range(len(self.cases))
-            )
-        )
+    def supported(self) -> tuple[str, ...]:
+        """Groups that take a good part of the time of at least two models.
+
+        What only one model shows, leaving that model out cannot confirm.
+        """
+        return tuple(group for group in GROUPS if self._second_largest(group) >= _SUPPORT)
+
+    def _second_largest(self, group: str) -> float:
+        """The share of time that a group has in all models but the one where it is largest.
+
+        Seen by making it slower: a kernel at its roofline bound gets no faster.
+        """
+        slower = {group: 1 / math.exp(COMMON)}
+        shares: dict[str, float] = {}
+        for place, case in enumerate(self.cases):
+            share = (self.residual(place, slower) - self.residual(place, {})) / COMMON
+            shares[case.path] = max(share, shares.get(case.path, 0.0))
+        return sorted(shares.values())[-2]
 
 
 class _Solver:
@@ -209,7 +238,7 @@ class _Solver:
 
     def solve(self, places: Sequence[int], start: Vector | None = None) -> Vector:
         """The best θ for some of the measurements."""
-        theta = np.zeros(self._size) if start is None else start.copy()
+        theta = self._coarse(places) if start is None else start.copy()
         residuals = self._residuals(places, theta)
         cost = self._cost(residuals, theta)
         for _ in range(_MOST_ITERATIONS):
@@ -223,6 +252,23 @@ class _Solver:
                 break
         return theta
 
+    def _coarse(self, places: Sequence[int]) -> Vector:
+        """The best point of a grid, one axis after the other.
+
+        Steps along slopes cannot leave a point where kernels are held at their roofline bound,
+        since there the slope is 0; points farther off can.
+        """
+        theta = np.zeros(self._size)
+        for _ in range(_COARSE_PASSES):
+            for axis in range(self._size):
+                trials = []
+                for value in np.linspace(-LARGEST, LARGEST, _GRID):
+                    trial = theta.copy()
+                    trial[axis] = value
+                    trials.append((self._cost(self._residuals(places, trial), trial), trial))
+                theta = min(trials, key=lambda pair: pair[0])[1]
+        return theta
+
     def _step(self, places: Sequence[int], theta: Vector, residuals: Vector) -> Vector:
         columns = []
         for axis in range(self._size):
@@ -230,9 +276,9 @@ class _Solver:
             nudged[axis] += _STEP
             columns.append((self._residuals(places, nudged) - residuals) / _STEP)
         jacobian = np.column_stack(columns)
-        weight = 1 / NOISE**2
-        left = weight * jacobian.T @ jacobian + self._precision
-        right = weight * jacobian.T @ residuals + self._precision @ theta
+        weights = np.minimum(1.0, _HUBER * NOISE / np.maximum(np.abs(residuals), 1e-12)) / NOISE**2
+        left = jacobian.T @ (weights[:, None] * jacobian) + self._precision
+        right = jacobian.T @ (weights * residuals) + self._precision @ theta
         return np.asarray(np.linalg.solve(left, -right), dtype=np.float64)
 
     def _descend(
@@ -252,7 +298,9 @@ class _Solver:
         return np.array([self._problem.residual(place, speeds) for place in places])
 
     def _cost(self, residuals: Vector, theta: Vector) -> float:
-        return float(residuals @ residuals / NOISE**2 + theta @ self._precision @ theta)
+        off = np.abs(residuals) / NOISE
+        huber = np.where(off <= _HUBER, off**2, _HUBER * (2 * off - _HUBER))
+        return float(huber.sum() + theta @ self._precision @ theta)
 
 
 def _mape(predicted: Sequence[float], measured: Sequence[float]) -> float:

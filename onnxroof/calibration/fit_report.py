@@ -155,7 +155,7 @@ def fit_text(base: HardwareProfile, found: Fit) -> str:
         )
         return "\n".join(lines) + "\n"
     if found.tied:
-        lines.append("fewer measurements than constants: all moved as one")
+        lines.append("too few models to tell the constants apart: all moved as one")
     lines.append("speed over the base profile: " + _speeds(found.speeds))
     limit = math.exp(LARGEST) * 0.999
     stuck = [group for group, speed in found.speeds.items() if max(speed, 1 / speed) >= limit]

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
-from onnxroof.calibration.bench import LARGE_SPREAD
 from onnxroof.calibration.yaml_text import checked_profile
 from onnxroof.latency.constants import CPU
 
@@ -92,8 +91,8 @@ def _constants(found: Bench) -> Section:
 
     They were measured with products, of which a large one therefore reaches all; convolutions stand
     to products as in processors of other profiles. Threads were measured together, so that what
-    sharing costs is only what the library loses when it shares one product; where other programs
-    disturbed that measurement, the constant of other processors stays.
+    sharing costs is only what the library loses when it shares one product, by the best runs of
+    both; more than on other processors is other programs' doing, and left out.
     """
     scale = 1 / CPU.product_share
     constants: Section = {
@@ -102,10 +101,11 @@ def _constants(found: Bench) -> Section:
         "winograd_share": _rounded(CPU.winograd_share * scale),
     }
     shared = found.runs[found.threads].get("product")
-    if shared is not None and shared.spread <= LARGE_SPREAD:
+    if shared is not None:
         together = found.runs[found.threads]["fp32"].best_per_second
         loss = (together / shared.best_per_second - 1) / (found.threads - 1)
-        constants["parallel_loss"] = _rounded(min(max(loss, _LEAST_LOSS), CPU.parallel_loss))
+        if loss < CPU.parallel_loss:
+            constants["parallel_loss"] = _rounded(max(loss, _LEAST_LOSS))
     return constants
 
 

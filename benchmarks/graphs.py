@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def transformer(layers: int, *, width: int = 768, sequence: int = 128) -> onnx.ModelProto:
-    """A decomposed transformer as exporters write it, 36 nodes a layer; layers share weights."""
+def transformer(layers: int, *, width: int = 96, sequence: int = 32) -> onnx.ModelProto:
+    """A transformer as exporters write it, 39 nodes a layer, each with its own weights."""
     heads_count = 12
     random = np.random.default_rng(0)
 
@@ -40,12 +40,15 @@ def transformer(layers: int, *, width: int = 768, sequence: int = 128) -> onnx.M
         return output
 
     def norm(x: str, prefix: str) -> str:
-        gain, bias = weight(prefix + "g", width), weight(prefix + "b", width)
+        gain, bias = (
+            weight(f"{prefix}{len(nodes)}g", width),
+            weight(f"{prefix}{len(nodes)}b", width),
+        )
         return add("LayerNormalization", x, gain, bias, axis=-1)
 
     def linear(x: str, prefix: str, rows: int, columns: int) -> str:
-        product = add("MatMul", x, weight(prefix + "w", rows, columns))
-        return add("Add", product, weight(prefix + "c", columns))
+        product = add("MatMul", x, weight(f"{prefix}{len(nodes)}w", rows, columns))
+        return add("Add", product, weight(f"{prefix}{len(nodes)}c", columns))
 
     def heads(x: str) -> str:
         batch = add("Gather", add("Shape", x), constant("zero", [0]), axis=0)

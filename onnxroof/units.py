@@ -8,6 +8,7 @@ visible: `None` is written "?", never 0.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi")
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _CUT = "…"
 _SEPARATORS = "/.:"
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -128,6 +130,11 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if _is_visible(char) else _escape(char) for char in text)
+
+
+def escaped(text: str) -> str:
+    """Text with every character that means something to markdown escaped; stays on one line."""
+    return _MARKDOWN.sub(r"\\\1", printable(" ".join(text.splitlines())))
 
 
 def shorten(name: str, width: int) -> str:

@@ -105,3 +105,7 @@ def test_printable_text_is_one_line_any_terminal_can_show(text: str) -> None:
     shown = units.printable(text)
     assert shown.isprintable()
     shown.encode("utf-8")
+
+
+def test_markdown_from_a_file_name_holds_no_escape_sequence_and_no_html() -> None:
+    assert units.escaped("a\x1b[31m|<b>\nc") == "a\\\\x1b\\[31m\\|\\<b\\> c"

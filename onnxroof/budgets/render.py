@@ -55,7 +55,7 @@ def _one_text(report: BudgetReport) -> str:
 
 
 def _one_markdown(report: BudgetReport) -> str:
-    from onnxroof.report.markdown import escaped
+    from onnxroof.units import escaped
 
     answers = {check.answer for check in report.checks}
     blocks = [f"## {_MARKS[_worst(answers)]} Budgets of {escaped(report.model)}"]

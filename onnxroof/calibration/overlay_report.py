@@ -13,9 +13,8 @@ from tabulate import tabulate
 from onnxroof import __version__, units
 from onnxroof.report.csv_report import safe_cell
 from onnxroof.report.grid import aligned
-from onnxroof.report.markdown import escaped
 from onnxroof.report.render import DEFAULT_WIDTH, Format
-from onnxroof.units import printable
+from onnxroof.units import escaped, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -79,7 +79,7 @@ def _grid(section: Section, width: int) -> list[str]:
 
 
 def _markdown(sections: Iterable[Section], headline: str) -> str:
-    from onnxroof.report.markdown import escaped
+    from onnxroof.units import escaped
 
     blocks = [f"## {escaped(headline)}"]
     for section in sections:

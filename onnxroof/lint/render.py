@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
 from onnxroof.lint.result import groups, notes, saving_text
-from onnxroof.units import printable
+from onnxroof.units import escaped, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from onnxroof.lint.rule import Finding
 
 SCHEMA_VERSION = 1
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 _LONGEST_LINE = 150
 _MOST_FINDINGS = 5
 """Findings of one rule a report for people shows."""
@@ -144,11 +142,6 @@ def render_markdown(result: LintResult) -> str:
         blocks.append("\n".join(f"- {escaped(note)}" for note in notes(result)))
     blocks.append(f"onnxroof {__version__}")
     return "\n\n".join(blocks) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text with every character that means something to markdown escaped; stays on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))
 
 
 def render_json(result: LintResult) -> str:

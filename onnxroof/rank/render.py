@@ -75,7 +75,7 @@ def _text(found: Sequence[Ranked], options: RankOptions) -> str:
 
 
 def _markdown(found: Sequence[Ranked], options: RankOptions) -> str:
-    from onnxroof.report.markdown import escaped
+    from onnxroof.units import escaped
 
     headers, rows = _table(found, options)
     grid = markdown_grid(headers, rows, right=(0, *range(2, len(headers))))

@@ -100,7 +100,7 @@ def markdown_grid(
     headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()
 ) -> str:
     """A table in markdown, its cells escaped."""
-    from onnxroof.report.markdown import escaped
+    from onnxroof.units import escaped
 
     return tabulate(
         [[escaped(cell) for cell in row] for row in rows],

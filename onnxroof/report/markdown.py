@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tabulate import tabulate
@@ -12,7 +11,7 @@ from onnxroof.report import facts
 from onnxroof.report.memory import memory_sections
 from onnxroof.report.render import DEFAULT_TOP, Extras, TableOptions
 from onnxroof.report.table import make_table
-from onnxroof.units import printable, shorten_all
+from onnxroof.units import escaped, shorten_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from onnxroof.lint.result import LintResult
     from onnxroof.report.section import Section
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~#@!&$])")
 _LONGEST_NAME = 80
 
 
@@ -65,11 +63,6 @@ def render_markdown(
         blocks += ["### Findings", listed]
     blocks.append(f"onnxroof {__version__}")
     return "\n\n".join(blocks) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text with every character that means something to markdown escaped; stays on one line."""
-    return _SPECIAL.sub(r"\\\1", printable(" ".join(text.splitlines())))
 
 
 def _header(analysis: Analysis) -> str:

@@ -224,3 +224,23 @@ def test_a_dropout_whose_mode_is_no_single_value_is_no_view(size: int) -> None:
         helper.make_tensor("mode", TensorProto.BOOL, [size], [False] * size)
     )
     assert analyze(proto, keep_going=True).to_dict()["memory"]
+
+
+def test_an_absent_output_of_a_view_is_not_taken_for_an_absent_input_elsewhere() -> None:
+    # Dropout's mask and Clip's lower bound are both absent; x itself is read first and dies then.
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Dropout", ["a"], ["b", ""]),
+        helper.make_node("Flatten", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "w"], ["d"]),
+        helper.make_node("MatMul", ["d", "v"], ["e"]),
+        helper.make_node("Clip", ["e", "", "most"], ["y"]),
+    ]
+    proto = graph_of(nodes, ["y"], x=[1, 1000], w=[1000, 2], v=[2, 3])
+    proto.graph.initializer.append(helper.make_tensor("most", TensorProto.FLOAT, [], [1.0]))
+    memory = analyze(proto, runtime="none").memory
+    lifetimes = memory.fused_lifetimes
+    death = dict(zip(lifetimes.names, lifetimes.deaths, strict=True))
+    names = [kernel.name for kernel in memory.kernels.kernels]
+    assert "MatMul" in names[death["a"]]
+    assert death["a"] < death["e"]

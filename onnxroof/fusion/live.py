@@ -119,9 +119,9 @@ class LiveGraph:
         self._remove(node, reason)
         origin = node.node.inputs[0]
         origin = self.source.get(origin, origin)
-        for name in node.node.outputs:
-            self.source[name] = origin
-        self._views.setdefault(origin, []).extend(node.node.outputs)
+        shown = [name for name in node.node.outputs if name]
+        self.source.update(dict.fromkeys(shown, origin))
+        self._views.setdefault(origin, []).extend(shown)
 
     @staticmethod
     def _read(tensor: str, index: int, readers: dict[str, list[int]]) -> None:

@@ -72,7 +72,7 @@ class WeightOnly:
         read = _reads_of(graph)
         for index in grouping.ungrouped(("MatMul", "Gemm")):
             node = graph.nodes[index]
-            name = node.node.inputs[1]
+            name = node.node.inputs[1] if len(node.node.inputs) > 1 else ""
             if name not in graph.dequantizers:
                 continue
             reason = self._why_not(graph, node, read[name])

@@ -260,8 +260,9 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
 )  # fmt: skip
 @click.option("--operators", metavar="FILE", help="YAML file that describes operators of your own.")
 @click.option(
-    "--seconds", type=click.FloatRange(0, 3600), default=2.0, show_default=True,
-    help="Time for the exact search; after it the best order found so far is taken.",
+    "--seconds", type=click.FloatRange(0, 3600),
+    help="Time for the exact search, after which the best order found so far is taken; by default"
+    " a budget of work, the same on every machine.",
 )  # fmt: skip
 @_with_exit_codes
 def reorder_file(
@@ -270,7 +271,7 @@ def reorder_file(
     dim: tuple[str, ...],
     input_: tuple[str, ...],
     operators: str | None,
-    seconds: float,
+    seconds: float | None,
 ) -> None:
     """Write MODEL with its nodes in the order that keeps least alive; weights are copied as is."""
     from onnxroof.api import analyze

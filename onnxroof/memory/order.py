@@ -3,13 +3,14 @@
 What is alive after a set of nodes has run depends on the set alone, so the best order is a
 cheapest path through the sets that can have run (the downsets of the graph), where a path costs its
 highest step. Graphs of few parallel chains have few such sets, and a search that always extends the
-set with the lowest peak so far finds the optimum. When the sets become too many, or time is up, a
+set with the lowest peak so far finds the optimum. When the sets become too many, a
 greedy list schedule stands in: of the nodes that are ready, the one that leaves least alive.
 File order is the answer when nothing is better.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from onnxroof.cost import GraphCost, NodeCost
 
 MOST_SETS = 200_000
-"""Sets of nodes the exact search looks at before it gives up."""
+"""Sets of nodes the exact search looks at before it gives up, in a small graph."""
+
+MOST_WORK = 20_000_000
+"""Sets times nodes it looks at in a large one: some seconds. Counted, not timed, so that the same
+graph has the same answer on every machine."""
 
 MOST_READY = 64
 """With more nodes than this ready at once there are too many sets to look at."""
@@ -65,12 +70,13 @@ class NodeOrder:
         return tuple(found)
 
 
-def reorder(cost: GraphCost, seconds: float = 2.0) -> NodeOrder:
+def reorder(cost: GraphCost, seconds: float | None = None) -> NodeOrder:
     """Search for the node order with the lowest liveness peak.
 
     Args:
         cost: The graph.
-        seconds: Time for the exact search; the heuristic always runs.
+        seconds: Time for the exact search; the heuristic always runs. None: as long as its budget
+            of work lasts, which does not depend on the machine.
     """
     everything = tuple(range(len(cost.nodes)))
     file_peak = _peak(cost, everything)
@@ -83,7 +89,7 @@ def reorder(cost: GraphCost, seconds: float = 2.0) -> NodeOrder:
             best, peak, method = order, reached, "greedy"
     if peak <= graph.least_possible():
         return NodeOrder(best, file_peak, peak, True, method)
-    exact = graph.exact(peak, time.monotonic() + seconds)
+    exact = graph.exact(peak, math.inf if seconds is None else time.monotonic() + seconds)
     if exact is None:
         return NodeOrder(best, file_peak, peak, False, method)
     if exact:
@@ -286,13 +292,14 @@ class _Schedule:
         queue: list[tuple[int, int, int, tuple[int, ...]]] = [(self.start, self.start, 0, ready)]
         came: dict[int, tuple[int, int, int]] = {0: (self.start, -1, 0)}
         readers = self._reader_masks()
+        most = min(MOST_SETS, MOST_WORK // max(len(self.nodes), 1))
         while queue:
             peak, live, done, ready = heappop(queue)
             if done == everything:
                 return self._path(came, done)
             if came[done][0] < peak:
                 continue  # the set was reached with a lower peak since
-            if len(came) > MOST_SETS or len(ready) > MOST_READY or time.monotonic() > deadline:
+            if len(came) > most or len(ready) > MOST_READY or time.monotonic() > deadline:
                 return None
             for job in ready:
                 bit = 1 << job

@@ -245,7 +245,7 @@ def _point(found: Analysis, sizes: Sizes) -> SweepPoint:
             result.latency_seconds,
             find_metric("bound_seconds").of(found, place) or 0.0,
             find_metric("throughput").of(found, place) or 0.0,
-            max(result.bound_shares, key=lambda bound: result.bound_shares[bound]),
+            max(result.time_shares, key=lambda bound: result.time_shares[bound]),
             result.is_lower_bound_of_plan,
         )
         for place, result in enumerate(found.rooflines)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.analysis import Analysis
 from onnxroof.bindings import Bindings
-from onnxroof.builder import GraphBuilder
 from onnxroof.cost import count_costs
 from onnxroof.errors import ShapeMismatchError, UsageError
 from onnxroof.fusion.plan import plan_kernels
@@ -27,8 +26,9 @@ from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from onnxroof.builder import GraphBuilder
     from onnxroof.graph.load import ModelSource
     from onnxroof.hardware.profile import PeakKind
     from onnxroof.latency.runtime import RuntimeProfile
@@ -136,7 +136,8 @@ def _loaded(source: ModelSource | GraphBuilder | Model) -> Model:
     """The model without weights, whatever it comes from."""
     if isinstance(source, Model):
         return source
-    return source.to_model() if isinstance(source, GraphBuilder) else load_model(source)
+    to_model: Callable[[], Model] | None = getattr(source, "to_model", None)
+    return load_model(source) if to_model is None else to_model()  # type: ignore[arg-type]
 
 
 def memo_for(precision: str, operators: str | os.PathLike[str] | None = None) -> Memo:

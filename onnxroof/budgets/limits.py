@@ -1,16 +1,19 @@
-"""The limits one can set: flag, key in a budget file, metric and unit."""
+"""The limits one can set: flag, key in a budget file, metric and unit.
+
+The command line lists them before any command runs, so nothing heavy is imported up here.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxroof.budgets.records import Limit
-from onnxroof.metrics import METRICS
 from onnxroof.quantities import BYTES, COUNT, SECONDS, parse_amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from onnxroof.budgets.records import Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class LimitKind:
 
     def limit(self, text: str, where: str) -> Limit:
         """The limit from text. Raises UsageError for an amount that cannot be read."""
+        from onnxroof.budgets.records import Limit
+        from onnxroof.metrics import METRICS
+
         amount = parse_amount(text, self.unit_factors, where)
         return Limit(METRICS[self.metric], amount, self.key.startswith("min_"))
 

@@ -419,7 +419,7 @@ def _signature(
         parts.append(tuple(map(bool, outputs)))
     if len(inputs) > 1 and len(set(inputs)) < len(inputs):
         parts.append(tuple(map(inputs.index, inputs)))  # a tensor read twice is one read
-    if operator.value_rule is not None and _all_valued(infos):
+    if operator.value_rule is not None and _may_be_valued(infos):
         valued: Container[int] = range(len(infos))
     else:
         valued = operator.control
@@ -431,6 +431,14 @@ def _signature(
         else:
             parts.append(info.value_key if position in valued else info.key)
     return tuple(parts)
+
+
+def _may_be_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
+    """As `_all_valued`, without looking at the values."""
+    for info in infos:
+        if info is not None and not (info.constant and info.may_have_value):
+            return False
+    return True
 
 
 def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:

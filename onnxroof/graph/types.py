@@ -191,6 +191,11 @@ class Constant:
         return self._value
 
     @property
+    def raw(self) -> bytes | None:
+        """The elements as stored, while nobody asked for their values."""
+        return self._raw
+
+    @property
     def payload(self) -> Payload | None:
         """Where the bytes lie when they were left in the file."""
         if callable(self._payload):

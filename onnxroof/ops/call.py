@@ -110,11 +110,20 @@ class TensorInfo:
     def value_key(self) -> tuple[object, ...]:
         """Signature with the value, when there is one."""
         if self._value_key is None:
-            value = self.value
-            self._value_key = (
-                self.key if value is None else (*self.key, tuple(value.ravel().tolist()))
-            )
+            self._value_key = self._made_value_key()
         return self._value_key
+
+    def _made_value_key(self) -> tuple[object, ...]:
+        """From the stored bytes where these are at hand: most values are never looked at."""
+        if self._value is None and self._source is not None and self._source.raw is not None:
+            return (*self.key, self._source.raw)
+        value = self.value
+        return self.key if value is None else (*self.key, tuple(value.ravel().tolist()))
+
+    @property
+    def may_have_value(self) -> bool:
+        """Whether `value` is known or can be read."""
+        return self._value is not None or (self._source is not None and self._source.may_have_value)
 
     @property
     def rank(self) -> int:

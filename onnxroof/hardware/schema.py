@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from onnxroof.hardware.messages import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onnxroof.errors import ProfileProblem
 
@@ -166,11 +166,18 @@ class Profile(_Strict):
 
 def schema_problems(root: Mapping[str, object]) -> tuple[ProfileProblem, ...]:
     """Everything in which a document departs from the form above."""
+    return form_problems(Profile, root, known_keys)
+
+
+def form_problems(
+    form: type[BaseModel], root: Mapping[str, object], keys: Callable[[], tuple[str, ...]]
+) -> tuple[ProfileProblem, ...]:
+    """Everything in which a document departs from a form, whose `keys` serve near matches."""
     try:
-        Profile.model_validate(root)
+        form.model_validate(root)
     except ValidationError as error:
         return tuple(
-            describe(e["type"], e["loc"], e["input"], e.get("ctx", {}), known_keys())
+            describe(e["type"], e["loc"], e["input"], e.get("ctx", {}), keys())
             for e in error.errors(include_url=False)
         )
     return ()

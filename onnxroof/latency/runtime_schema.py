@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from onnxroof.hardware.messages import describe
-from onnxroof.hardware.schema import Name, Source, Text
+from onnxroof.hardware.schema import Name, Source, Text, form_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,14 +88,7 @@ class Runtime(_Strict):
 
 def runtime_problems(root: Mapping[str, object]) -> tuple[ProfileProblem, ...]:
     """Everything in which a document departs from the form above."""
-    try:
-        Runtime.model_validate(root)
-    except ValidationError as error:
-        return tuple(
-            describe(e["type"], e["loc"], e["input"], e.get("ctx", {}), known_keys())
-            for e in error.errors(include_url=False)
-        )
-    return ()
+    return form_problems(Runtime, root, known_keys)
 
 
 def known_keys() -> tuple[str, ...]:

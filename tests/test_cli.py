@@ -28,20 +28,6 @@ Run = tuple[int, str, str]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Run a command in this process: (exit code, standard output, standard error)."""
-
-    def ran(*arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["onnxroof", *arguments])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(done.value.code or 0), printed.out, printed.err
-
-    return ran
-
-
-@pytest.fixture
 def saved(tmp_path: Path) -> Callable[[onnx.ModelProto], str]:
     """Write a model to a file and give its path."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import onnx
 import pytest
 
-from onnxroof import GraphBuilder, cli
+from onnxroof import GraphBuilder
 from onnxroof.progress import Progress
 from onnxroof.quantities import BYTES, COUNT, SECONDS, parse_amount
 
@@ -20,20 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Run = tuple[int, str, str]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Run a command in this process: (exit code, standard output, standard error)."""
-
-    def ran(*arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["onnxroof", *arguments])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(done.value.code or 0), printed.out, printed.err
-
-    return ran
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
 import pytest
 
-from onnxroof import cli
 from tests.builders import model
 from tests.test_start_up import command, loaded_by
 
@@ -21,20 +19,6 @@ ROOT = Path(__file__).parents[2]
 RESNET = str(ROOT / "models" / "resnet50.onnx")
 
 Run = tuple[int, str, str]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Run a command in this process: (exit code, standard output, standard error)."""
-
-    def ran(*arguments: str) -> Run:
-        monkeypatch.setattr(sys, "argv", ["onnxroof", *arguments])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(done.value.code or 0), printed.out, printed.err
-
-    return ran
 
 
 @pytest.fixture

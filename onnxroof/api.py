@@ -14,6 +14,7 @@ from onnxroof.bindings import Bindings
 from onnxroof.cost import count_costs
 from onnxroof.errors import ShapeMismatchError, UsageError
 from onnxroof.fusion.plan import plan_kernels
+from onnxroof.garbage import collecting_later
 from onnxroof.graph.load import load_model
 from onnxroof.graph.types import DType, Model
 from onnxroof.hardware.profile import HardwareProfile
@@ -49,6 +50,7 @@ _STORED_AS: Mapping[str, Mapping[DType, DType]] = {
 """What `precision` stores floating-point tensors as."""
 
 
+@collecting_later()
 def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     source: ModelSource | GraphBuilder | Model,
     hardware: Hardware | Iterable[Hardware] | None = (),

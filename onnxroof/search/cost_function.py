@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 from collections.abc import Iterable
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from onnxroof.bindings import Bindings
 from onnxroof.builder import GraphBuilder
 from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
+from onnxroof.garbage import collecting_later
 from onnxroof.graph.load import load_model
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
@@ -121,7 +120,7 @@ class CostFunction:
             UnsupportedOperatorError: Under `strict`, when something could not be counted.
             ModelError, ShapeError: As `analyze`.
         """
-        with _collecting_later():
+        with collecting_later():
             return self._priced(model)
 
     def _priced(self, model: Candidate) -> Cost:
@@ -248,23 +247,6 @@ class CostFunction:
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
         self._remember_nothing()
-
-
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Put garbage collection off until a candidate is priced.
-
-    Pricing makes thousands of small records and no cycles worth finding; looking for some, again
-    and again over all that the memo keeps, takes a third of the time. Left as it was found.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _portable(model: Candidate) -> Candidate:

@@ -51,6 +51,9 @@ No field has the number 0, which is what a hole in a file reads as.
 
 _ILLEGAL = frozenset({0})
 
+_LONG = 1 << 64
+"""No length: one that needs more than two bytes, or none at all."""
+
 _DATA_FIELDS: Mapping[int, str] = {
     4: "float_data",
     5: "int32_data",
@@ -143,7 +146,16 @@ def _strip(
             position += 1
         else:
             tag, position = _varint(buffer, position, end)
-        begin, position = _field_end(buffer, tag & 7, position, end)
+        begin, length = position, _LONG
+        if tag & 7 == _BYTES and position + 1 < end:  # the usual case, spared two calls
+            length, begin = buffer[position], position + 1
+            if length >= 0x80:
+                high, begin = buffer[begin], begin + 1
+                length = length & 0x7F | high << 7 if high < 0x80 else _LONG
+        if begin + length <= end:
+            position = begin + length
+        else:
+            begin, position = _field_end(buffer, tag & 7, position, end)
         number = tag >> 3
         if number in unread:
             if not number:

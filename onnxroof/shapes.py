@@ -37,7 +37,7 @@ LONGEST_MESSAGE = 500
 """Characters of the longest reason that is kept."""
 
 MOST_CALLS = 20_000
-"""Calls a memo keeps; a further one empties it."""
+"""Calls a memo keeps, and tensors; a further one empties it."""
 
 MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What a rule may stumble over in a node that is not what its schema says."""
@@ -85,16 +85,39 @@ class ShapeFindings:
 
 
 class Memo:
-    """Results by signature, shared by all walks that use the same precision and registry."""
+    """Results by signature, shared by all walks that use the same precision and registry.
+
+    Equal tensors are one record, so that most nodes are found in `seen`, by the records they read:
+    hashing those costs nothing. What is not found there is looked up in `calls` by its signature.
+    """
 
     def __init__(
         self, retype: Mapping[DType, DType] | None = None, registry: Registry | None = None
     ) -> None:
         self.registry = registry or load_rules()
         self.retype = dict(retype or {})
+        self.seen: dict[tuple[object, ...], OpCall] = {}
         self.calls: dict[tuple[object, ...], OpCall] = {}
+        self.tensors: dict[tuple[object, ...], TensorInfo] = {}
         self.predictors: dict[tuple[object, ...], object] = {}
-        self.weights: dict[tuple[DType, tuple[int, ...]], TensorInfo] = {}
+
+    def keep_call(self, key: tuple[object, ...], call: OpCall) -> None:
+        """Remember a call by its signature."""
+        if len(self.calls) >= MOST_CALLS:
+            self.calls.clear()
+        self.calls[key] = call
+
+    def keep_seen(self, key: tuple[object, ...], call: OpCall) -> None:
+        """Remember a call that needs no attention by the records it reads."""
+        if len(self.seen) >= MOST_CALLS:
+            self.seen.clear()
+        self.seen[key] = call
+
+    def one(self, key: tuple[object, ...], info: TensorInfo) -> TensorInfo:
+        """The one record of all tensors with this key, which says all that is known of them."""
+        if len(self.tensors) >= MOST_CALLS:
+            self.tensors.clear()
+        return self.tensors.setdefault(key, info)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled empty: what it holds is worked out again."""
@@ -148,22 +171,35 @@ class _Walker:
             name: self._constant(constant) for name, constant in graph.constants.items()
         }
         tensors.update(inputs)
+        operators: dict[tuple[str, str, int], Operator | None] = {}
+        seen = self.memo.seen
         for captured in graph.captures:
             tensors[captured] = _find(captured, outer)
         calls: list[OpCall] = []
         scopes = (tensors, *outer)
         for node in graph.nodes:
-            infos = tuple([tensors[name] if name else None for name in node.inputs])
-            operator = self._operator(node)
-            if node.subgraphs:
-                call = self._with_bodies(node, infos, operator, scopes)
-            else:
-                call = self._evaluate(node, infos, operator)
-            if call.needs_attention:
-                call = self._attended(graph, node, call)
-            calls.append(call)
-            outputs = call.outputs
-            for position, name in enumerate(node.outputs):
+            names, results = node.inputs, node.outputs
+            infos = tuple([tensors[name] if name else None for name in names])
+            kind = (node.domain, node.op_type, node.opset)
+            operator = operators.get(kind)
+            if operator is None:
+                operator = operators[kind] = self._operator(node)
+            # names that repeat or are absent belong to the signature
+            plain = len({*names, *results, ""}) > len(names) + len(results)
+            key = (operator, node.attributes, infos, len(results))
+            known = seen.get(key) if plain else None
+            if known is None:
+                if node.subgraphs:
+                    known = self._with_bodies(node, infos, operator, scopes)
+                else:
+                    known = self._evaluate(node, infos, operator)
+                if known.needs_attention:
+                    known = self._attended(graph, node, known)
+                elif plain and known.shared:
+                    self.memo.keep_seen(key, known)
+            calls.append(known)
+            outputs = known.outputs
+            for position, name in enumerate(results):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT
         for captured in graph.captures:
@@ -221,10 +257,8 @@ class _Walker:
         except MALFORMED as error:
             call.problem = f"the node is not what the operator's text says ({error!r:.200})"
         if key is not None:
-            if len(self.memo.calls) >= MOST_CALLS:
-                self.memo.calls.clear()
-                self.memo.weights.clear()
-            self.memo.calls[key] = call
+            call.shared = True
+            self.memo.keep_call(key, call)
         return call
 
     def _size(self, call: OpCall) -> None:
@@ -275,7 +309,10 @@ class _Walker:
     def _finished(self, info: TensorInfo, value: Value | None, call: OpCall) -> TensorInfo:
         if value is not None:
             return TensorInfo(info.dtype, info.shape, value=value, constant=True)
-        return self.retyped(info.marked(constant=call.folded))
+        info = self.retyped(info.marked(constant=call.folded))
+        if info.may_have_value or not info.exact or info.kind != "tensor":
+            return info
+        return self.memo.one(info.key, info)
 
     def retyped(self, info: TensorInfo) -> TensorInfo:
         """The tensor as stored under the requested precision."""
@@ -285,16 +322,17 @@ class _Walker:
         return TensorInfo(target, info.shape, constant=info.constant)
 
     def _constant(self, constant: Constant) -> TensorInfo:
-        """A constant; large ones of equal type and shape share one record."""
-        if constant.may_have_value:
+        """A constant; those of equal type, shape and (where kept) bytes share one record."""
+        raw = constant.raw
+        if raw is None and constant.may_have_value:
             info = TensorInfo(constant.dtype, constant.shape, constant=True, source=constant)
-            target = self.memo.retype.get(constant.dtype)
-            return info if target is None or not constant.shape else self.retyped(info)
-        key = (constant.dtype, constant.shape)
-        known = self.memo.weights.get(key)
+            return self.retyped(info) if constant.shape else info
+        key = (constant.dtype, constant.shape, raw)
+        known = self.memo.tensors.get(key)
         if known is None:
-            known = self.retyped(TensorInfo(constant.dtype, constant.shape, constant=True))
-            self.memo.weights[key] = known
+            source = None if raw is None else constant
+            info = TensorInfo(constant.dtype, constant.shape, constant=True, source=source)
+            known = self.memo.one(key, info if raw and not constant.shape else self.retyped(info))
         return known
 
     def _with_bodies(

@@ -32,7 +32,7 @@ def count_costs(shaped: ShapedGraph) -> GraphCost:
     roles: dict[object, tuple[Constant, Role]] = {}
     counter = _Counter(roles)
     cost = counter.graph(shaped, {})
-    weights = tuple(counter.weight(constant, role) for constant, role in roles.values())
+    weights = tuple([counter.weight(constant, role) for constant, role in roles.values()])
     return GraphCost(cost.shaped, cost.nodes, weights, cost.roots)
 
 
@@ -74,15 +74,15 @@ class _Counter:
 
     def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
         """The cost of one node."""
-        weights = self._read_constants(node, call, roots)
+        weights = self._read_constants(node, call, roots) if call.constants else {}
         if self.dequantized or node.op_type == _DEQUANTIZE:
             self._see_through(node, call)
-        if call.folded or _only_known_values(call):
-            self._fold(node, call, roots)
-            return NodeCost(node, call, _folded_cost(call))
-        if call.bodies:
+        if call.bodies and not call.folded:
             return self._with_bodies(node, call, roots, weights)
-        cost = _call_cost(node, call)
+        cost = call.cost or _call_cost(node, call)
+        if cost.status is Status.FOLDED:
+            self._fold(node, call, roots)
+            return NodeCost(node, call, cost)
         if self.dequantized:
             cost = self._with_stored_types(node, call, cost)
         if not weights:
@@ -121,18 +121,17 @@ class _Counter:
     ) -> dict[object, Constant]:
         """Note what each constant input is for; the node's weights, by identity."""
         weights: dict[object, Constant] = {}
-        for position, info in enumerate(call.inputs):
-            if info is None or not info.constant:
-                continue
-            for constant in roots.get(node.inputs[position], ()):
+        inputs, unpacked = node.inputs, call.operator.unpacked if call.operator else None
+        for position in call.constants:
+            for constant in roots.get(inputs[position], ()):
                 role = role_at(call, position, constant)
                 if role is None:
                     continue
                 self._use(constant, role)
                 if role is Role.WEIGHT:
                     weights[constant.identity] = constant
-                    if call.operator is not None and call.operator.unpacked is not None:
-                        self._unpack(call.operator.unpacked, call, position, constant)
+                    if unpacked is not None:
+                        self._unpack(unpacked, call, position, constant)
         return weights
 
     def _unpack(
@@ -160,10 +159,11 @@ class _Counter:
 
     def _size(self, weights: Mapping[object, Constant]) -> tuple[int, int]:
         """(elements, stored bytes) of some weights."""
-        return (
-            sum(self._elements(constant) for constant in weights.values()),
-            sum(constant.stored_bytes or 0 for constant in weights.values()),
-        )
+        elements = stored_bytes = 0
+        for constant in weights.values():
+            elements += self._elements(constant)
+            stored_bytes += constant.stored_bytes or 0
+        return elements, stored_bytes
 
     def _use(self, constant: Constant, role: Role) -> None:
         """Note a use; a weight anywhere is a weight, then quantization, then control."""
@@ -236,16 +236,14 @@ def _folded_cost(call: OpCall) -> CallCost:
     """Nothing at run time; a matrix product of constants still counts as the graph's work."""
     if call.op_type not in _PRODUCTS or not call.folded:
         return _FOLDED
-    if call.cost is None:
-        work, _, _ = _work(call)
-        if work is None:
-            return _FOLDED
-        dtype = work.compute_dtype or call.input(0).dtype
-        call.cost = CallCost(
-            Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
-            "its inputs are constants: computed once, before the first inference",
-        )  # fmt: skip
-    return call.cost
+    work, _, _ = _work(call)
+    if work is None:
+        return _FOLDED
+    dtype = work.compute_dtype or call.input(0).dtype
+    return CallCost(
+        Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
+        "its inputs are constants: computed once, before the first inference",
+    )  # fmt: skip
 
 
 def _only_moves(call: OpCall) -> bool:
@@ -282,19 +280,23 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
 
 def _call_cost(node: Node, call: OpCall) -> CallCost:
     """The cost of a call, kept with it for every node that shares it."""
-    if call.cost is not None:
-        return call.cost
+    if call.cost is None:
+        is_folded = call.folded or _only_known_values(call)
+        call.cost = _folded_cost(call) if is_folded else _running_cost(node, call)
+    return call.cost
+
+
+def _running_cost(node: Node, call: OpCall) -> CallCost:
+    """The cost of a call that is made at run time."""
     work, status, note = _work(call)
     inputs, reads, outputs = _traffic(node, call, work)
     first = next((info.dtype for info in call.inputs if info is not None), None)
     if work is None:
-        call.cost = CallCost(status, None, None, None, inputs, reads, outputs, first, note)
-    else:
-        call.cost = CallCost(
-            status, _count(work.macs), _count(work.flops), _count(work.transcendentals),
-            inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
-        )  # fmt: skip
-    return call.cost
+        return CallCost(status, None, None, None, inputs, reads, outputs, first, note)
+    return CallCost(
+        status, _count(work.macs), _count(work.flops), _count(work.transcendentals),
+        inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
+    )  # fmt: skip
 
 
 def _whole(cost: OpCost) -> OpCost:

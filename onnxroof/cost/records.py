@@ -82,13 +82,14 @@ class NodeCost:
 
     Attributes:
         node: The node.
+        status: How the cost is known.
         call: Its inputs and outputs as sized.
         parameters: Elements of the weights it reads.
         weight_bytes: Bytes of those weights as stored.
         bodies: Costs of the subgraphs it runs, for control flow.
     """
 
-    __slots__ = ("_cost", "bodies", "call", "node", "parameters", "weight_bytes")
+    __slots__ = ("_cost", "bodies", "call", "node", "parameters", "status", "weight_bytes")
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class NodeCost:
         self.node = node
         self.call = call
         self._cost = cost
+        self.status = cost.status
         self.parameters = parameters
         self.weight_bytes = weight_bytes
         self.bodies = bodies
@@ -120,11 +122,6 @@ class NodeCost:
     def domain(self) -> str:
         """The operator's domain, "" for ai.onnx."""
         return self.node.domain
-
-    @property
-    def status(self) -> Status:
-        """How the cost is known."""
-        return self._cost.status
 
     @property
     def macs(self) -> int | None:

@@ -187,12 +187,13 @@ class Constant:
             from onnxroof.graph.values import decode_raw
 
             self._value = decode_raw(self._raw, self.dtype, self.shape)
-            self._raw = None
+            if self._value is None:
+                self._raw = None
         return self._value
 
     @property
     def raw(self) -> bytes | None:
-        """The elements as stored, while nobody asked for their values."""
+        """The elements as stored, where they were kept so and can be read."""
         return self._raw
 
     @property

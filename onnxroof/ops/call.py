@@ -103,7 +103,8 @@ class TensorInfo:
         """The elements, for tiny constants and shape arithmetic; None when not known."""
         if self._value is None and self._source is not None:
             self._value = self._source.value
-            self._source = None
+            if self._value is None:
+                self._source = None
         return self._value
 
     @property
@@ -115,7 +116,7 @@ class TensorInfo:
 
     def _made_value_key(self) -> tuple[object, ...]:
         """From the stored bytes where these are at hand: most values are never looked at."""
-        if self._value is None and self._source is not None and self._source.raw is not None:
+        if self._source is not None and self._source.raw is not None:
             return (*self.key, self._source.raw)
         value = self.value
         return self.key if value is None else (*self.key, tuple(value.ravel().tolist()))
@@ -184,14 +185,15 @@ class OpCall:
     Inputs are taken by position, in the order of the operator's text; an absent optional input is
     None. Rules raise `Undetermined` through the accessors when something they need is not known.
 
-    `folded` says that all inputs are constants; `reason` why outputs are not known; `problem` why
+    `constants` and `activations` are the positions of the inputs that are constant and that are
+    not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem` why
     the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is filled
-    by the cost stage.
+    by the cost stage. `shared`: other nodes may have this very call.
     """
 
     __slots__ = (
-        "attributes", "bodies", "cost", "folded", "inputs", "node", "notes", "operator",
-        "output_count", "outputs", "problem", "reason",
+        "activations", "attributes", "bodies", "constants", "cost", "folded", "inputs", "node",
+        "notes", "operator", "output_count", "outputs", "problem", "reason", "shared",
     )  # fmt: skip
 
     def __init__(
@@ -199,8 +201,12 @@ class OpCall:
     ) -> None:
         self.node = node
         self.inputs = inputs
+        given = [(at, info.constant) for at, info in enumerate(inputs) if info is not None]
+        self.constants = tuple([at for at, constant in given if constant])
+        self.activations = tuple([at for at, constant in given if not constant])
         self.operator = operator
         self.folded = False
+        self.shared = False
         self.reason = ""
         self.problem = ""
         self.bodies: tuple[Body, ...] = ()

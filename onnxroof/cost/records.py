@@ -78,18 +78,19 @@ class CallCost:
 class NodeCost:
     """What one node costs, before fusion. Never changed once made.
 
-    The counts are those of `CallCost`, shared between nodes with equal calls.
+    The counts are those of `cost`, shared between nodes with equal calls.
 
     Attributes:
         node: The node.
         status: How the cost is known.
         call: Its inputs and outputs as sized.
+        cost: What the call costs.
         parameters: Elements of the weights it reads.
         weight_bytes: Bytes of those weights as stored.
         bodies: Costs of the subgraphs it runs, for control flow.
     """
 
-    __slots__ = ("_cost", "bodies", "call", "node", "parameters", "status", "weight_bytes")
+    __slots__ = ("bodies", "call", "cost", "node", "parameters", "status", "weight_bytes")
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class NodeCost:
     ) -> None:
         self.node = node
         self.call = call
-        self._cost = cost
+        self.cost = cost
         self.status = cost.status
         self.parameters = parameters
         self.weight_bytes = weight_bytes
@@ -126,42 +127,42 @@ class NodeCost:
     @property
     def macs(self) -> int | None:
         """Multiply-accumulate pairs."""
-        return self._cost.macs
+        return self.cost.macs
 
     @property
     def flops(self) -> int | None:
         """2·macs plus every other arithmetic operation."""
-        return self._cost.flops
+        return self.cost.flops
 
     @property
     def transcendentals(self) -> int | None:
         """Evaluations of exp, log, erf …, also in flops."""
-        return self._cost.transcendentals
+        return self.cost.transcendentals
 
     @property
     def input_bytes(self) -> int | None:
         """Activation bytes read."""
-        return self._cost.input_bytes
+        return self.cost.input_bytes
 
     @property
     def weight_read_bytes(self) -> int | None:
         """Constant bytes read: weights and scales, as they are after folding."""
-        return self._cost.weight_read_bytes
+        return self.cost.weight_read_bytes
 
     @property
     def output_bytes(self) -> int | None:
         """Bytes written."""
-        return self._cost.output_bytes
+        return self.cost.output_bytes
 
     @property
     def compute_dtype(self) -> DType | None:
         """Type of the multiply-accumulates, or of the first input."""
-        return self._cost.compute_dtype
+        return self.cost.compute_dtype
 
     @property
     def note(self) -> str:
         """Why free or unknown; what the formula assumed."""
-        return self._cost.note
+        return self.cost.note
 
     @property
     def traffic_bytes(self) -> int | None:
@@ -170,7 +171,7 @@ class NodeCost:
         return None if None in parts else sum(part or 0 for part in parts)
 
     def __repr__(self) -> str:
-        return f"NodeCost({self.name!r}, {self.op_type}, {self._cost})"
+        return f"NodeCost({self.name!r}, {self.op_type}, {self.cost})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def lone_kernel(index: int, node: NodeCost) -> Kernel:
     """A node on its own: its costs as they are."""
-    onnx_node = node.node
+    onnx_node, cost = node.node, node.cost
     position = onnx_node.index
     return Kernel(
         index, (position,), position, "none", onnx_node.name or onnx_node.label, onnx_node.op_type,
-        node.macs, node.flops, node.transcendentals,
-        node.input_bytes, node.weight_read_bytes, node.output_bytes,
-        (), _computed_dtype(node), (), node.note,
+        cost.macs, cost.flops, cost.transcendentals,
+        cost.input_bytes, cost.weight_read_bytes, cost.output_bytes,
+        (), _computed_dtype(node), (), cost.note,
     )  # fmt: skip
 
 
@@ -78,34 +78,37 @@ class Traffic:
             self._outputs(node, inside)
 
     def _inputs(self, node: NodeCost, made: set[str], *, constants: bool) -> None:
-        call = node.call
+        call, names, infos = node.call, node.node.inputs, node.call.inputs
         reads = (call.cost.reads if call.cost is not None else None) or _NOTHING
         control = call.operator.control if call.operator is not None else ()
+        if constants:
+            for position in call.constants:
+                if position not in control:
+                    known = infos[position].nbytes  # type: ignore[union-attr]
+                    self._constant(names[position], reads.get(position, known))
         source = self.graph.source
-        for position, (name, info) in enumerate(zip(node.node.inputs, call.inputs, strict=True)):
-            if info is None or position in control:
-                continue
-            if info.constant:
-                if constants:
-                    self._constant(name, reads.get(position, info.nbytes))
-                continue
+        for position in call.activations:
+            name = names[position]
             tensor = source.get(name, name)
-            if tensor in made:
+            if tensor in made or position in control:
                 continue
+            known = infos[position].nbytes  # type: ignore[union-attr]
             if tensor == name and position not in reads:
-                self.whole[name] = info.nbytes
+                self.whole[name] = known
                 continue
             # a part: other nodes may read other parts
             key = f"{name}\0{node.node.index}" if position in reads else name
             parts = self.parts.setdefault(tensor, {})
-            parts[key] = _most(parts.get(key, 0), reads.get(position, info.nbytes))
+            parts[key] = _most(parts.get(key, 0), reads.get(position, known))
 
     def _constant(self, name: str, nbytes: int | None) -> None:
         stored = self.graph.dequantized.get(name)
         if stored is not None:
             self.constants.update(stored)
-            return
-        self.constants[name] = _most(self.constants.get(name, 0), nbytes)
+        elif name in self.constants:
+            self.constants[name] = _most(self.constants[name], nbytes)
+        else:
+            self.constants[name] = nbytes
 
     def _outputs(self, node: NodeCost, inside: set[int]) -> None:
         call, graph = node.call, self.graph
@@ -126,6 +129,8 @@ class Traffic:
 
     def input_bytes(self) -> int | None:
         """Activation bytes read; parts of one tensor never count more than the tensor."""
+        if not self.parts:
+            return total(self.whole.values())
         sizes = [*self.whole.values()]
         tensors = self.graph.tensors
         for tensor, parts in self.parts.items():
@@ -179,11 +184,12 @@ def _work(nodes: Sequence[NodeCost]) -> tuple[int | None, int | None, int | None
     """(MACs, FLOPs, transcendentals) of all; None when one is unknown."""
     macs = flops = transcendentals = 0
     for node in nodes:
-        if node.macs is None or node.flops is None or node.transcendentals is None:
+        cost = node.cost
+        if cost.macs is None or cost.flops is None or cost.transcendentals is None:
             return None, None, None
-        macs += node.macs
-        flops += node.flops
-        transcendentals += node.transcendentals
+        macs += cost.macs
+        flops += cost.flops
+        transcendentals += cost.transcendentals
     return macs, flops, transcendentals
 
 
@@ -225,9 +231,9 @@ def _note(nodes: Sequence[NodeCost], group: Group) -> str:
         folded = [node.node.op_type for node in nodes if node.node.index in group.folded]
         said.insert(0, f"{', '.join(folded)} folded into the weights")
     for node in nodes:
-        note = node.note
-        if note and node.status is not Status.FREE:
-            said.append(note)
+        cost = node.cost
+        if cost.note and cost.status is not Status.FREE:
+            said.append(cost.note)
     return "; ".join(dict.fromkeys(said)) if said else ""
 
 

@@ -6,6 +6,7 @@ is computed: whether two nodes are equal is decided by operator, attributes and 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from onnxroof.fusion.runtimes import CSE, QDQ, TRANSPOSES
@@ -63,14 +64,16 @@ def share_equal_nodes(graph: LiveGraph) -> None:
 
 
 def _share_readers(graph: LiveGraph, tensor: str) -> None:
-    readers = graph.readers[tensor]
-    types = [graph.nodes[index].node.op_type for index in readers]
+    readers, nodes = graph.readers[tensor], graph.nodes
+    types = [nodes[index].node.op_type for index in readers]
     if len(set(types)) == len(types):
         return
+    alike = Counter(types)
     first: dict[object, int] = {}
     graph.readers[tensor] = kept = []
     for index in readers:
-        key = _identity(graph, graph.nodes[index])
+        node = nodes[index]
+        key = _identity(graph, node) if alike[node.node.op_type] > 1 else None
         twin = index if key is None else first.setdefault(key, index)
         if twin == index:
             kept.append(index)
@@ -84,13 +87,12 @@ def _identity(graph: LiveGraph, node: NodeCost) -> object:
     operator, onnx_node = node.call.operator, node.node
     if operator is None or operator.random or onnx_node.subgraphs:
         return None
-    inputs: list[object] = []
-    for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
-        known = graph.tensors.get(name) if info is not None and info.constant else None
-        if known is not None and known.value is not None:
-            inputs.append(known.value_key)
-        else:
-            inputs.append(graph.source.get(name, name))
+    source = graph.source
+    inputs: list[object] = [source.get(name, name) for name in onnx_node.inputs]
+    for position in node.call.constants:
+        known = graph.tensors.get(onnx_node.inputs[position])
+        if known is not None and known.may_have_value and known.value is not None:
+            inputs[position] = known.value_key
     outputs = tuple(map(bool, onnx_node.outputs))
     return (operator, onnx_node.attributes, tuple(inputs), outputs)
 

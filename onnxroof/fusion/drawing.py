@@ -43,7 +43,8 @@ class Line:
     """One name, what may make it, and the name it stands for where nothing fits.
 
     `kinds` are all operators that may make it; `inner` those that must make its first argument,
-    where that is the same for all alternatives and cannot be another argument.
+    where that is the same for all alternatives and cannot be another argument. `needs` has per
+    alternative the operators that may make each of its arguments that a required line makes.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Line:
     otherwise: str
     kinds: frozenset[str]
     inner: frozenset[str]
+    needs: tuple[tuple[frozenset[str], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ def parse(text: str) -> Drawing:
         name, calls, otherwise = found.groups()
         alternatives = tuple(map(_call, calls.split(" | ")))
         kinds = frozenset().union(*(call.operators for call in alternatives))
-        line = Line(name, alternatives, otherwise or "", kinds, _inner(alternatives, lines))
+        needs = tuple([_needs(call, lines) for call in alternatives])
+        inner = _inner(alternatives, lines)
+        line = Line(name, alternatives, otherwise or "", kinds, inner, needs)
         for call in line.calls:
             for argument in call.arguments:
                 if not argument.startswith("#") and argument not in lines:
@@ -107,6 +111,34 @@ def _inner(calls: tuple[Call, ...], lines: Mapping[str, Line]) -> frozenset[str]
         return frozenset()
     before = lines.get(calls[0].arguments[0])
     return before.kinds if before is not None and not before.otherwise else frozenset()
+
+
+def _needs(call: Call, lines: Mapping[str, Line]) -> tuple[frozenset[str], ...]:
+    """The operators that may make each argument that a required line makes."""
+    before = [lines[argument] for argument in call.arguments if argument in lines]
+    return tuple([line.kinds for line in before if not line.otherwise])
+
+
+def may_end(grouping: Grouping, line: Line, index: int) -> bool:
+    """Whether what feeds the node or group could make the line; spares most attempts to match."""
+    graph, groups = grouping.graph, grouping.groups
+    group = groups.get(index)
+    names = (group and group.inputs) or graph.nodes[index].node.inputs
+    makers: set[str] = set()
+    for name in names:
+        maker = graph.producer.get(graph.source.get(name, name))
+        if maker is not None:
+            made_by = groups.get(maker)
+            makers.add(graph.nodes[maker].node.op_type if made_by is None else made_by.kind)
+    kind = grouping.kind(index)
+    for call, needs in zip(line.calls, line.needs, strict=True):
+        if kind in call.operators:
+            for kinds in needs:
+                if kinds.isdisjoint(makers):
+                    break
+            else:
+                return True
+    return False
 
 
 def _call(text: str) -> Call:

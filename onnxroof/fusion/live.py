@@ -74,9 +74,11 @@ class LiveGraph:
         self.permuted: set[str] = set()
         self._views: dict[str, list[str]] = {}
         needed = _needed(cost)
+        folded = Status.FOLDED
         for index, node in enumerate(cost.nodes):
-            if node.status is Status.FOLDED:
-                self._note_dequantized(node)
+            if node.status is folded:
+                if self.dequantized or node.node.op_type == "DequantizeLinear":
+                    self._note_dequantized(node)
                 self._remove(node, _reason(node, needed=needed[index]))
             elif not needed[index]:
                 self._remove(node, _reason(node, needed=needed[index]))
@@ -95,20 +97,24 @@ class LiveGraph:
         if reason:
             self._view(node, reason)
             return
-        source, onnx_node = self.source, node.node
+        source, onnx_node, readers = self.source, node.node, self.readers
         self.live.append(index)
         alike = self.of_kind.get(onnx_node.op_type)
         if alike is None:
             self.of_kind[onnx_node.op_type] = [index]
         else:
             alike.append(index)
-        readers = self.readers
-        for name, info in zip(onnx_node.inputs, node.call.inputs, strict=True):
-            if info is not None and not info.constant:
-                self._read(source.get(name, name), index, readers)
+        names = onnx_node.inputs
+        read = [names[position] for position in node.call.activations]
         for _, body in onnx_node.subgraphs:
-            for name in body.captures:
-                self._read(source.get(name, name), index, readers)
+            read.extend(body.captures)
+        for name in read:
+            tensor = source.get(name, name)
+            known = readers.get(tensor)
+            if known is None:
+                readers[tensor] = [index]
+            elif known[-1] != index:
+                known.append(index)
         producer = self.producer
         for name in onnx_node.outputs:
             if name:
@@ -119,17 +125,11 @@ class LiveGraph:
         self._remove(node, reason)
         origin = node.node.inputs[0]
         origin = self.source.get(origin, origin)
-        shown = [name for name in node.node.outputs if name]
-        self.source.update(dict.fromkeys(shown, origin))
-        self._views.setdefault(origin, []).extend(shown)
-
-    @staticmethod
-    def _read(tensor: str, index: int, readers: dict[str, list[int]]) -> None:
-        known = readers.get(tensor)
-        if known is None:
-            readers[tensor] = [index]
-        elif known[-1] != index:
-            known.append(index)
+        views = self._views.setdefault(origin, [])
+        for name in node.node.outputs:
+            if name:
+                self.source[name] = origin
+                views.append(name)
 
     def info(self, tensor: str) -> TensorInfo | None:
         """What is known of a tensor; None for one that a body captures from outside."""
@@ -214,7 +214,7 @@ class LiveGraph:
                 for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)
                 if info is not None
             )
-        elif self.dequantized and node.inputs and node.inputs[0] in self.dequantized:
+        elif node.inputs and node.inputs[0] in self.dequantized:
             operator = cost_node.call.operator
             if node.op_type == "Transpose" or (operator is not None and operator.view):
                 self.dequantized[node.outputs[0]] = self.dequantized[node.inputs[0]]
@@ -228,22 +228,21 @@ def _needed(cost: GraphCost) -> list[bool]:
     """
     wanted = set(cost.shaped.graph.outputs)
     folding: set[str] = set()
-    needed = [True] * len(cost.nodes)
-    for index in range(len(cost.nodes) - 1, -1, -1):
-        cost_node = cost.nodes[index]
+    needed: list[bool] = []
+    folded = Status.FOLDED
+    for cost_node in reversed(cost.nodes):
         node = cost_node.node
         used = not wanted.isdisjoint(node.outputs)
-        if cost_node.status is Status.FOLDED:
-            if used or not folding.isdisjoint(node.outputs):
+        if cost_node.status is folded:
+            used = used or not folding.isdisjoint(node.outputs)
+            if used:
                 folding.update(node.inputs)
-            else:
-                needed[index] = False
         elif used:
             wanted.update(node.inputs)
             for _, body in node.subgraphs:
                 wanted.update(body.captures)
-        else:
-            needed[index] = False
+        needed.append(used)
+    needed.reverse()
     return needed
 
 

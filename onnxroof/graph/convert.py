@@ -27,7 +27,7 @@ from onnxroof.graph.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx
 
@@ -48,7 +48,8 @@ _NOTHING: tuple[Attributes, Subgraphs] = ((), ())
 _UNWANTED = ("",)
 """The outputs of a node that lists none: one that nobody wants."""
 
-_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+SCOPES_KEY = "pkg.torch.onnx.name_scopes"
+"""Key under which an exporter names the modules a node stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,17 @@ class _Frame:
 
 
 class Converter:
-    """Translates one ModelProto; collects assumptions and external files on the way."""
+    """Translates one ModelProto; collects assumptions and external files on the way.
 
-    def __init__(self, proto: onnx.ModelProto, payloads: tuple[Payload, ...]) -> None:
+    Args:
+        proto: The model, without large payloads.
+        payloads: What was left out of it.
+        records_scopes: Whether some node's metadata may name its module; False spares looking.
+    """
+
+    def __init__(
+        self, proto: onnx.ModelProto, payloads: tuple[Payload, ...], *, records_scopes: bool = True
+    ) -> None:
         self.assumptions: list[str] = []
         self.opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
         self._proto = proto
@@ -88,6 +97,7 @@ class Converter:
         self._calls = 0
         self._expanded = 0
         self._depth = 0
+        self._records_scopes = records_scopes
 
     @property
     def external_files(self) -> tuple[str, ...]:
@@ -197,22 +207,21 @@ class Converter:
         opset = frame.opsets.get(domain)
         if opset is None:
             raise _no_opset(proto.name or op_type, op_type, domain)
-        name, scope = proto.name, None
-        if proto.metadata_props:
-            scope = _recorded_scope(proto)
+        name = proto.name
+        scope = _recorded_scope(proto) if self._records_scopes else None
         attributes, subgraphs = _NOTHING
-        if proto.attribute:
-            attributes, subgraphs = self._attributes(proto.attribute, frame)
-        inputs, outputs = proto.input[:], proto.output[:] or _UNWANTED
+        written = proto.attribute[:]
+        if written:
+            attributes, subgraphs = self._attributes(written, frame)
+        inputs, outputs = tuple(proto.input[:]), tuple(proto.output[:]) or _UNWANTED
         if frame.rename is not None:
-            inputs, outputs = map(frame.name, inputs), map(frame.name, outputs)
+            inputs, outputs = tuple(map(frame.name, inputs)), tuple(map(frame.name, outputs))
             inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
             scope = f"{frame.scope}/{inner}".rstrip("/")
             name = f"{frame.prefix}/{name or op_type}"
         nodes.append(
             Node(
-                name, domain, op_type, opset, tuple(inputs), tuple(outputs),
-                attributes, subgraphs, scope,
+                name, domain, op_type, opset, inputs, outputs, attributes, subgraphs, scope,
             )
         )  # fmt: skip
 
@@ -262,7 +271,7 @@ class Converter:
             self._emit(node, inner, nodes, constants)
 
     def _attributes(
-        self, protos: onnx.AttributeProto, frame: _Frame
+        self, protos: Sequence[onnx.AttributeProto], frame: _Frame
     ) -> tuple[Attributes, Subgraphs]:
         attributes: list[tuple[str, AttributeValue]] = []
         subgraphs: list[tuple[str, Graph]] = []
@@ -309,8 +318,9 @@ class Converter:
     # -- tensors ---------------------------------------------------------------------------
 
     def _constant_node(self, proto: onnx.NodeProto, frame: _Frame) -> Constant:
-        name = frame.name(proto.output[0]) if proto.output else ""
-        attribute = _resolve(proto.attribute[0], frame) if proto.attribute else None
+        made, written = proto.output[:], proto.attribute[:]
+        name = frame.name(made[0]) if made else ""
+        attribute = _resolve(written[0], frame) if written else None
         if not name or attribute is None:
             raise InvalidGraphError(
                 f"Constant node {quoted(proto.name or name)}", "has no output or no value"
@@ -411,7 +421,7 @@ def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto |
 def _recorded_scope(proto: onnx.NodeProto) -> str | None:
     """The module path an exporter left in the node's metadata; None when there is none."""
     for entry in proto.metadata_props:
-        if entry.key == _NAME_SCOPES:
+        if entry.key == SCOPES_KEY:
             modules = entry.value.strip("[]").replace("'", "").split(", ")
             return modules[-2].replace(".", "/") if len(modules) > 1 else ""
     return None

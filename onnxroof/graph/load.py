@@ -109,20 +109,25 @@ def _from_buffer(buffer: memoryview, path: str | None) -> Model:
         raise ModelUnreadableError(where, str(error)) from None
     except (DecodeError, UnicodeDecodeError):
         raise ModelUnreadableError(where, "not an ONNX model: protobuf cannot parse it") from None
-    return _translate(proto, payloads, path, len(buffer))
+    return _translate(proto, payloads, path, len(buffer), stripped)
 
 
 def _translate(
-    proto: onnx.ModelProto, payloads: tuple[Payload, ...], path: str | None, file_bytes: int
+    proto: onnx.ModelProto,
+    payloads: tuple[Payload, ...],
+    path: str | None,
+    file_bytes: int,
+    encoded: bytes = b"",
 ) -> Model:
-    from onnxroof.graph.convert import Converter
+    from onnxroof.graph.convert import SCOPES_KEY, Converter
 
     where = path or _MEMORY_NAME
     if not proto.HasField("graph"):
         raise ModelUnreadableError(where, "not an ONNX model: it holds no graph")
     if not proto.graph.node and not proto.graph.output:
         raise InvalidGraphError(where, "the graph is empty: it has neither nodes nor outputs")
-    converter = Converter(proto, payloads)
+    records_scopes = not encoded or SCOPES_KEY.encode() in encoded
+    converter = Converter(proto, payloads, records_scopes=records_scopes)
     try:
         graph = converter.main_graph()
     except (NotTextError, TypeError, AttributeError):

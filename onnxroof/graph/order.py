@@ -31,9 +31,9 @@ def in_order(
     foreign: dict[str, None] = {}
     makes = 0
     for node in nodes:
-        for name in node.inputs if not node.subgraphs else node.reads:
-            if name not in available:
-                foreign[name] = None
+        read = node.reads if node.subgraphs else node.inputs
+        if not available.issuperset(read):
+            foreign.update((name, None) for name in read if name not in available)
         made = node.outputs
         available.update(made)
         makes += len(made) - made.count("")

@@ -10,7 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.types import DTYPE_BY_CODE, Constant, DType, Payload, is_countable
+from onnxroof.graph.types import (
+    DTYPE_BY_CODE,
+    MOST_ELEMENTS,
+    Constant,
+    DType,
+    Payload,
+    is_countable,
+)
 from onnxroof.graph.values import decode_numbers
 from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
 
@@ -38,9 +45,10 @@ class TensorReader:
         if dtype is None:
             dtype = _dtype(proto.data_type, name)
         shape = tuple(proto.dims[:])
-        if shape:
+        elements = math.prod(shape)
+        if shape and (min(shape) < 0 or elements > MOST_ELEMENTS):
             _check_sizes(name, shape)
-        stored_bytes = dtype.nbytes(math.prod(shape))
+        stored_bytes = dtype.nbytes(elements)
         raw = value = payload = None
         if proto.external_data:
             self._check_location(proto, name)

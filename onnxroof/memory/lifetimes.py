@@ -99,8 +99,9 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
     deaths: dict[str, int] = {item.name: -1 for item in cost.shaped.graph.inputs}
     births: dict[str, int] = dict.fromkeys(deaths, 0)
     extra = [0] * len(nodes)
+    folded = Status.FOLDED
     for step, cost_node in enumerate(nodes):
-        if cost_node.status is Status.FOLDED:
+        if cost_node.status is folded:
             continue
         node = cost_node.node
         for name in node.inputs:

@@ -173,8 +173,7 @@ class _Walker:
         tensors.update(inputs)
         operators: dict[tuple[str, str, int], Operator | None] = {}
         seen = self.memo.seen
-        for captured in graph.captures:
-            tensors[captured] = _find(captured, outer)
+        tensors.update((name, _find(name, outer)) for name in graph.captures)
         calls: list[OpCall] = []
         scopes = (tensors, *outer)
         for node in graph.nodes:
@@ -187,18 +186,17 @@ class _Walker:
             # names that repeat or are absent belong to the signature
             plain = len({*names, *results, ""}) > len(names) + len(results)
             key = (operator, node.attributes, infos, len(results))
-            known = seen.get(key) if plain else None
-            if known is None:
+            call = seen.get(key) if plain else None
+            if call is None:
                 if node.subgraphs:
-                    known = self._with_bodies(node, infos, operator, scopes)
+                    call = self._with_bodies(node, infos, operator, scopes)
                 else:
-                    known = self._evaluate(node, infos, operator)
-                if known.needs_attention:
-                    known = self._attended(graph, node, known)
-                elif plain and known.shared:
-                    self.memo.keep_seen(key, known)
-            calls.append(known)
-            outputs = known.outputs
+                    call = self._evaluate(node, infos, operator)
+                call = self._attended(graph, node, call)
+                if plain and call.shared:
+                    self.memo.keep_seen(key, call)
+            calls.append(call)
+            outputs = call.outputs
             for position, name in enumerate(results):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT
@@ -213,7 +211,13 @@ class _Walker:
             raise Undetermined("its loops are nested and unrolled too far to be followed")
 
     def _attended(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
-        """The call after what is rare: notes said, unknowns recorded, fresh sizes named."""
+        """The call after what is rare: notes said, unknowns recorded, fresh sizes named.
+
+        Such a call is not `shared` any more: what is rare happens at every node that has it.
+        """
+        if not call.needs_attention:
+            return call
+        call.shared = False
         if call.notes:
             self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
         if call.reason or call.problem:

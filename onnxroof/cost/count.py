@@ -29,22 +29,21 @@ if TYPE_CHECKING:
 
 def count_costs(shaped: ShapedGraph) -> GraphCost:
     """Apply every node's cost rule and find out what the constants are for."""
-    roles: dict[object, tuple[Constant, Role]] = {}
-    counter = _Counter(roles)
+    counter = _Counter()
     cost = counter.graph(shaped, {})
-    weights = tuple([counter.weight(constant, role) for constant, role in roles.values()])
-    return GraphCost(cost.shaped, cost.nodes, weights, cost.roots)
+    return GraphCost(cost.shaped, cost.nodes, counter.weights(), cost.roots)
 
 
 class _Counter:
     """The state of one count.
 
-    `roles` and, where packed, `unpacked` elements of each stored tensor by identity;
-    `dequantized`: tensors that hold quantized values made floating-point → what they hold.
+    `found`: what is known so far of each stored tensor, by identity; `unpacked`: elements of those
+    that are packed; `dequantized`: tensors that hold quantized values made floating-point → what
+    they hold.
     """
 
-    def __init__(self, roles: dict[object, tuple[Constant, Role]]) -> None:
-        self.roles = roles
+    def __init__(self) -> None:
+        self.found: dict[object, Weight] = {}
         self.unpacked: dict[object, int] = {}
         self.dequantized: dict[str, TensorInfo] = {}
 
@@ -58,8 +57,10 @@ class _Counter:
         for name in shaped.graph.captures:
             if name in outer_roots:
                 roots[name] = outer_roots[name]
+        found, unused = self.found, Role.UNUSED
         for constant in shaped.graph.constants.values():
-            self.roles.setdefault(constant.identity, (constant, Role.UNUSED))
+            if constant.identity not in found:
+                found[constant.identity] = Weight(constant, unused, 0, constant.stored_bytes)
         nodes = tuple(
             [
                 self.node(node, call, roots)
@@ -149,10 +150,12 @@ class _Counter:
         except (Undetermined, Impossible, *MALFORMED):
             return
 
-    def weight(self, constant: Constant, role: Role) -> Weight:
-        """The record of a constant: a weight's elements are parameters."""
-        parameters = self._elements(constant) if role is Role.WEIGHT else 0
-        return Weight(constant, role, parameters, constant.stored_bytes)
+    def weights(self) -> tuple[Weight, ...]:
+        """What the constants turned out to be: a weight's elements are parameters."""
+        for weight in self.found.values():
+            if weight.role is Role.WEIGHT:
+                weight.parameters = self._elements(weight.constant)
+        return tuple(self.found.values())
 
     def _elements(self, constant: Constant) -> int:
         return self.unpacked.get(constant.identity) or math.prod(constant.shape)
@@ -167,9 +170,11 @@ class _Counter:
 
     def _use(self, constant: Constant, role: Role) -> None:
         """Note a use; a weight anywhere is a weight, then quantization, then control."""
-        known = self.roles.get(constant.identity)
-        if known is None or role.rank > known[1].rank:
-            self.roles[constant.identity] = (constant, role)
+        known = self.found.get(constant.identity)
+        if known is None:
+            self.found[constant.identity] = Weight(constant, role, 0, constant.stored_bytes)
+        elif role is not known.role and role.rank > known.role.rank:
+            known.constant, known.role = constant, role
 
     def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
         """What a folded node makes comes from the constants that pass through it."""
@@ -213,7 +218,7 @@ class _Counter:
                     info = inner.call.inputs[position]
                     if name and info is not None and info.constant:
                         for constant in body.cost.roots.get(name, ()):
-                            if self.roles[constant.identity][1] is Role.WEIGHT:
+                            if self.found[constant.identity].role is Role.WEIGHT:
                                 weights[constant.identity] = constant
         note = call.operator.free if call.operator is not None else ""
         cost = CallCost(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from onnxroof.cost import Status
 from onnxroof.fusion.layout import may_be_view, view_reason
-from onnxroof.fusion.records import RemovedNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +31,7 @@ class LiveGraph:
         nodes: Every node of the graph with its cost, by index.
         live: Indices of the nodes that launch work, in execution order.
         of_kind: The same by operator; nodes dropped later stay listed.
-        removed: The other nodes, each with its reason.
+        removed: Why each of the other nodes launches nothing, by index.
         source: Name of a view → name of the tensor whose bytes it shows.
         producer: Tensor → index of the live node that makes it.
         readers: Tensor → indices of the live nodes that read it, directly or through views.
@@ -62,7 +61,7 @@ class LiveGraph:
         self.source: dict[str, str] = {}
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
-        self.removed: list[RemovedNode] = []
+        self.removed: dict[int, str] = {}
         self.live: list[int] = []
         self.of_kind: dict[str, list[int]] = {}
         self.inputs = graph.inputs
@@ -79,23 +78,21 @@ class LiveGraph:
             if node.status is folded:
                 if self.dequantized or node.node.op_type == "DequantizeLinear":
                     self._note_dequantized(node)
-                self._remove(node, _reason(node, needed=needed[index]))
+                self.removed[index] = _reason(node, needed=needed[index])
             elif not needed[index]:
-                self._remove(node, _reason(node, needed=needed[index]))
+                self.removed[index] = _reason(node, needed=needed[index])
             elif node.node.op_type in METADATA:
-                self._remove(node, "answered from metadata")
+                self.removed[index] = "answered from metadata"
             else:
                 self._place(index, node)
         self.exits = {self.source.get(name, name) for name in graph.outputs}
-
-    def _remove(self, node: NodeCost, reason: str) -> None:
-        self.removed.append(RemovedNode(node.node.index, node.name, node.op_type, reason))
 
     def _place(self, index: int, node: NodeCost) -> None:
         """Make the node a view of its input's bytes, or live with its edges noted."""
         reason = view_reason(node, self.tensors, self.runtime) if may_be_view(node) else ""
         if reason:
-            self._view(node, reason)
+            self.removed[index] = reason
+            self._view(node)
             return
         source, onnx_node, readers = self.source, node.node, self.readers
         self.live.append(index)
@@ -120,9 +117,8 @@ class LiveGraph:
             if name:
                 producer[name] = index
 
-    def _view(self, node: NodeCost, reason: str) -> None:
-        """Take a node out whose outputs are its input's bytes."""
-        self._remove(node, reason)
+    def _view(self, node: NodeCost) -> None:
+        """The node's outputs are its input's bytes."""
         origin = node.node.inputs[0]
         origin = self.source.get(origin, origin)
         views = self._views.setdefault(origin, [])
@@ -155,7 +151,7 @@ class LiveGraph:
         """Take a live node out; each of its outputs becomes a view of its stand-in."""
         node = self.nodes[index]
         self.dropped.add(index)
-        self._remove(node, reason)
+        self.removed[index] = reason
         for name in node.node.inputs:
             tensor = self.source.get(name, name)
             readers = self.readers.get(tensor)
@@ -191,7 +187,7 @@ class LiveGraph:
         node = self.nodes[index]
         result = node.node.outputs[0]
         self.dropped.add(index)
-        self._remove(node, "written in place by the producers of its parts")
+        self.removed[index] = "written in place by the producers of its parts"
         self.producer.pop(result, None)
         for part in parts:
             self.parts[part] = result
@@ -202,7 +198,6 @@ class LiveGraph:
         """Bring `live` up to date after nodes were dropped."""
         if self.dropped:
             self.live = [index for index in self.live if index not in self.dropped]
-            self.removed.sort(key=lambda node: node.index)
 
     def _note_dequantized(self, cost_node: NodeCost) -> None:
         """What a kernel reads in place of a folded DequantizeLinear's result: what is stored."""

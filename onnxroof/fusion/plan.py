@@ -68,7 +68,7 @@ def plan_for(cost: GraphCost, runtime: Runtime) -> KernelPlan:
         cost,
         runtime.name,
         tuple(kernels),
-        tuple(graph.removed),
+        graph.removed,
         graph.source,
         graph.parts,
     )

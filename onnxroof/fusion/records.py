@@ -119,7 +119,7 @@ class KernelPlan:
         cost: The graph's costs before fusion.
         runtime: Name of the fusion set.
         kernels: One per launch, in launch order.
-        removed: Nodes that launch nothing, each with its reason.
+        removed_because: Why each node that launches nothing does not, by index.
         views: Tensor → the tensor whose bytes it shows.
         parts: Tensor → the concatenation in whose buffer it is written.
     """
@@ -127,9 +127,20 @@ class KernelPlan:
     cost: GraphCost
     runtime: str
     kernels: tuple[Kernel, ...]
-    removed: tuple[RemovedNode, ...]
+    removed_because: Mapping[int, str]
     views: Mapping[str, str] = field(default_factory=dict, repr=False)
     parts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def removed(self) -> tuple[RemovedNode, ...]:
+        """Nodes that launch nothing, each with its reason, in order."""
+        nodes = self.cost.nodes
+        return tuple(
+            [
+                RemovedNode(index, nodes[index].name, nodes[index].op_type, reason)
+                for index, reason in sorted(self.removed_because.items())
+            ]
+        )
 
     @cached_property
     def misses(self) -> tuple[FusionMiss, ...]:

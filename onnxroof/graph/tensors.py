@@ -22,6 +22,8 @@ from onnxroof.graph.values import decode_numbers
 from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import onnx
     from numpy.typing import NDArray
@@ -51,8 +53,7 @@ class TensorReader:
         stored_bytes = dtype.nbytes(elements)
         raw = value = payload = None
         if proto.external_data:
-            self._check_location(proto, name)
-            payload = partial(self._payload, proto)
+            payload = self._located(proto, name)
         elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
             raw = proto.raw_data or None
             if raw is None:
@@ -76,24 +77,29 @@ class TensorReader:
             origin=origin,
         )
 
-    def _check_location(self, proto: onnx.TensorProto, name: str) -> None:
-        """Refuse external data outside the model's folder; note the file's name."""
+    def _located(
+        self, proto: onnx.TensorProto, name: str
+    ) -> Payload | Callable[[], Payload | None] | None:
+        """Where the bytes lie, or how to find out; refuses what is outside the model's folder."""
         first = proto.external_data[0]
         if first.key == PAYLOAD_KEY:
-            return
+            return self._left_out(first.value)
         location = first.value if first.key == "location" else _location(proto)
         if location not in self._external:
             _refuse_escape(location, name)
             self._external[location] = None
+        return partial(self._payload, proto)
+
+    def _left_out(self, index: str) -> Payload | None:
+        """What stood where the marker is; None where a file only imitates one."""
+        number = _number(index)
+        return None if number is None or number >= len(self._payloads) else self._payloads[number]
 
     def _payload(self, proto: onnx.TensorProto) -> Payload | None:
         """Where the bytes of a tensor lie, read on demand."""
         entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
         if PAYLOAD_KEY in entries:
-            index = _number(entries[PAYLOAD_KEY])
-            if index is None or index >= len(self._payloads):
-                return None
-            return self._payloads[index]
+            return self._left_out(entries[PAYLOAD_KEY])
         offset = _number(entries.get("offset", ""))
         return Payload(_location(proto), offset or 0, _number(entries.get("length", "")))
 

@@ -61,7 +61,7 @@ def time_of(analysis: Analysis, kernel: Kernel) -> KernelTime | None:
     chosen = device(analysis)
     if chosen is None:
         return None
-    plan = KernelPlan(analysis.cost, analysis.kernels.runtime, (replace(kernel, index=0),), ())
+    plan = KernelPlan(analysis.cost, analysis.kernels.runtime, (replace(kernel, index=0),), {})
     return apply_roofline(plan, chosen.hardware, chosen.peak_kind).kernels[0]
 
 

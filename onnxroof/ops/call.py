@@ -186,9 +186,9 @@ class OpCall:
     None. Rules raise `Undetermined` through the accessors when something they need is not known.
 
     `constants` and `activations` are the positions of the inputs that are constant and that are
-    not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem` why
-    the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is filled
-    by the cost stage. `shared`: other nodes may have this very call.
+    not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem`
+    why the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is
+    filled by the cost stage. `shared`: other nodes may have this very call.
     """
 
     __slots__ = (

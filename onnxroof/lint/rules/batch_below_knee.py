@@ -96,7 +96,7 @@ def _per_item(analysis: Analysis, factor: int) -> float:
     """Seconds of a run with so many times the batch, divided by that."""
     chosen = analysis.rooflines[0]
     larger = tuple(_larger(kernel, factor) for kernel in analysis.kernels.kernels)
-    plan = KernelPlan(analysis.cost, analysis.kernels.runtime, larger, ())
+    plan = KernelPlan(analysis.cost, analysis.kernels.runtime, larger, {})
     return apply_roofline(plan, chosen.hardware, chosen.peak_kind).latency_seconds / factor
 
 

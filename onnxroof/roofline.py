@@ -208,13 +208,23 @@ def _achieved(
     plan: KernelPlan, device: _Device, flops: int, latency: float
 ) -> tuple[str, float | None]:
     """The main compute type, and the share of its peak that the whole model reaches."""
-    work: dict[str, int] = {}
+    by_dtype: dict[DType | None, int] = {}
     for kernel in plan.kernels:
-        label = compute_type(kernel.compute_dtype)
-        work[label] = work.get(label, 0) + int(kernel.macs or 0)
+        dtype = kernel.compute_dtype
+        by_dtype[dtype] = by_dtype.get(dtype, 0) + int(kernel.macs or 0)
+    work: dict[str, int] = {}
+    for dtype, macs in by_dtype.items():
+        label = compute_type(dtype)
+        work[label] = work.get(label, 0) + macs
     main_type = max(work, key=lambda label: work[label], default="fp32")
     peak = device.rate(main_type, "matrix")
     return main_type, flops / latency / peak if peak and latency else None
+
+
+_Terms = tuple[
+    float | None, float | None, float, float, Bound, float | None, float | None
+]  # fmt: skip
+"""Compute, memory, overhead and all seconds, bound, intensity, attainable rate."""
 
 
 class _Device:
@@ -227,6 +237,7 @@ class _Device:
         self.overhead = hardware.kernel_overhead_seconds
         self.assumptions: dict[str, None] = dict.fromkeys(hardware.bandwidth_assumptions(peak))
         self._rates: dict[tuple[str, str], tuple[float | None, bool]] = {}
+        self._terms: dict[tuple[object, ...], _Terms] = {}
 
     def rate(self, label: str, engine: Engine) -> float | None:
         """Operations per second of a compute type on an engine."""
@@ -253,14 +264,24 @@ class _Device:
         """One kernel; a control-flow kernel is the sum of its bodies' kernels."""
         if kernel.bodies:
             return self._bodies_time(kernel)
+        key = (
+            kernel.compute_dtype, kernel.macs, kernel.flops, kernel.transcendentals,
+            kernel.input_bytes, kernel.weight_bytes, kernel.output_bytes,
+        )  # fmt: skip
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = self._terms_of(kernel)
+        return KernelTime(kernel.index, *terms)
+
+    def _terms_of(self, kernel: Kernel) -> _Terms:
+        """All but the first field of the kernel's time; equal for kernels of equal work."""
         traffic = kernel.traffic_bytes
         compute = self._compute_seconds(kernel)
         memory = None if traffic is None else traffic / self.bandwidth
         seconds = max(compute or 0.0, memory or 0.0) + self.overhead
         flops = kernel.flops
         intensity = flops / traffic if traffic and flops is not None else None
-        return KernelTime(
-            kernel.index,
+        return (
             compute,
             memory,
             self.overhead,

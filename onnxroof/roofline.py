@@ -171,7 +171,7 @@ def apply_roofline(
     plan: KernelPlan, hardware: HardwareProfile, peak: PeakKind = "vendor"
 ) -> RooflineResult:
     """Time every kernel of the plan on the device."""
-    device = _Device(hardware, peak)
+    device = Device(hardware, peak)
     kernels = tuple([device.time(kernel) for kernel in plan.kernels])
     latency = sum(kernel.seconds for kernel in kernels)
     shares = dict.fromkeys(Bound, 0.0)
@@ -199,13 +199,8 @@ def apply_roofline(
     )
 
 
-def kernel_time(kernel: Kernel, hardware: HardwareProfile, peak: PeakKind = "vendor") -> KernelTime:
-    """The time of one kernel on the device."""
-    return _Device(hardware, peak).time(kernel)
-
-
 def _achieved(
-    plan: KernelPlan, device: _Device, flops: int, latency: float
+    plan: KernelPlan, device: Device, flops: int, latency: float
 ) -> tuple[str, float | None]:
     """The main compute type, and the share of its peak that the whole model reaches."""
     by_dtype: dict[DType | None, int] = {}
@@ -221,14 +216,25 @@ def _achieved(
     return main_type, flops / latency / peak if peak and latency else None
 
 
+MOST_TERMS = 100_000
+"""Kernels of different work whose times a device keeps."""
+
 _Terms = tuple[
     float | None, float | None, float, float, Bound, float | None, float | None
 ]  # fmt: skip
 """Compute, memory, overhead and all seconds, bound, intensity, attainable rate."""
 
 
-class _Device:
-    """A profile's rates, looked up once per compute type; collects the substitutions made."""
+class Device:
+    """A device's roofs: times kernels, equal ones once, and collects the substitutions made.
+
+    Args:
+        hardware: The device.
+        peak: "vendor" or "sustained" figures.
+
+    Attributes:
+        assumptions: Sentences on figures that had to stand in for others, so far.
+    """
 
     def __init__(self, hardware: HardwareProfile, peak: PeakKind) -> None:
         self.hardware = hardware
@@ -270,6 +276,8 @@ class _Device:
         )  # fmt: skip
         terms = self._terms.get(key)
         if terms is None:
+            if len(self._terms) >= MOST_TERMS:
+                self._terms.clear()
             terms = self._terms[key] = self._terms_of(kernel)
         return KernelTime(kernel.index, *terms)
 

@@ -113,11 +113,20 @@ class Memo:
             self.seen.clear()
         self.seen[key] = call
 
-    def one(self, key: tuple[object, ...], info: TensorInfo) -> TensorInfo:
-        """The one record of all tensors with this key, which says all that is known of them."""
+    def one(self, info: TensorInfo, stored: tuple[object, ...] | None = None) -> TensorInfo:
+        """The one record of all tensors of which the same is known.
+
+        Args:
+            info: What is known.
+            stored: What a constant is known by; None for a tensor known by its key alone.
+        """
+        if stored is None:
+            if info.may_have_value or not info.exact or info.kind != "tensor":
+                return info
+            stored = info.key
         if len(self.tensors) >= MOST_CALLS:
             self.tensors.clear()
-        return self.tensors.setdefault(key, info)
+        return self.tensors.setdefault(stored, info)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled empty: what it holds is worked out again."""
@@ -134,7 +143,8 @@ def infer_shapes(
         UnknownDimensionError: A binding for a dimension or input the model does not have.
     """
     walker = _Walker(bindings, memo or Memo())
-    inputs = {name: walker.retyped(info) for name, info in bindings.bind_inputs(graph).items()}
+    bound = bindings.bind_inputs(graph).items()
+    inputs = {name: walker.memo.one(walker.retyped(info)) for name, info in bound}
     shaped = walker.walk(graph, inputs, ())
     bindings.check_all_used(walker.data_dependent)
     return shaped, ShapeFindings(
@@ -313,10 +323,7 @@ class _Walker:
     def _finished(self, info: TensorInfo, value: Value | None, call: OpCall) -> TensorInfo:
         if value is not None:
             return TensorInfo(info.dtype, info.shape, value=value, constant=True)
-        info = self.retyped(info.marked(constant=call.folded))
-        if info.may_have_value or not info.exact or info.kind != "tensor":
-            return info
-        return self.memo.one(info.key, info)
+        return self.memo.one(self.retyped(info.marked(constant=call.folded)))
 
     def retyped(self, info: TensorInfo) -> TensorInfo:
         """The tensor as stored under the requested precision."""
@@ -336,7 +343,7 @@ class _Walker:
         if known is None:
             source = None if raw is None else constant
             info = TensorInfo(constant.dtype, constant.shape, constant=True, source=source)
-            known = self.memo.one(key, info if raw and not constant.shape else self.retyped(info))
+            known = self.memo.one(info if raw and not constant.shape else self.retyped(info), key)
         return known
 
     def _with_bodies(

@@ -166,7 +166,7 @@ class Converter:
             known = self._function_constants.get(id(tensor)) if frame.depth else None
             name = frame.name(tensor.name)
             if known is not None:
-                constants[name] = known[1].renamed(name)
+                constants[name] = known[1].under(name)
                 continue
             constants[name] = self._tensors.dense(tensor, name, "initializer")
             if frame.depth:
@@ -327,7 +327,7 @@ class Converter:
             )
         known = self._function_constants.get(id(attribute)) if frame.depth else None
         if known is not None:
-            return known[1].renamed(name)
+            return known[1].under(name)
         kind = attribute.type or _guessed_type(attribute)
         if kind == _TENSOR:
             constant = self._tensors.dense(attribute.t, name, "Constant")
@@ -381,7 +381,9 @@ def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Co
     if kind in (_FLOATS, _INTS):
         value = value.reshape(-1)
     dtype = DType.FLOAT if is_float else DType.INT64
-    return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
+    return Constant(
+        name, dtype, value.shape, value.nbytes, value.tobytes(), value, origin="Constant"
+    )
 
 
 def _refuse_repeated(names: list[str]) -> None:
@@ -420,6 +422,8 @@ def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto |
 
 def _recorded_scope(proto: onnx.NodeProto) -> str | None:
     """The module path an exporter left in the node's metadata; None when there is none."""
+    if not proto.metadata_props:
+        return None
     for entry in proto.metadata_props:
         if entry.key == SCOPES_KEY:
             modules = entry.value.strip("[]").replace("'", "").split(", ")

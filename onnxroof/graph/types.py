@@ -149,12 +149,13 @@ class Constant:
             None for strings.
         nonzeros: Stored elements of a sparse tensor; None for a dense one.
         origin: "initializer", "Constant" or "attribute".
-        identity: Equal for names that share one stored tensor, which is then counted once.
+        identity: The same for names that share one stored tensor, which is then counted once.
+        renamed: Whether it is another's tensor under a further name.
     """
 
     __slots__ = (
-        "_payload", "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin", "shape",
-        "stored_bytes",
+        "_payload", "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin",
+        "renamed", "shape", "stored_bytes",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record has as many fields as it has
@@ -176,7 +177,8 @@ class Constant:
         self._payload = payload
         self.nonzeros = nonzeros
         self.origin = origin
-        self.identity: object = self
+        self.identity = object()  # not itself: a cycle would keep it, and the file, alive
+        self.renamed = False
         self._raw = raw
         self._value = value
 
@@ -203,36 +205,26 @@ class Constant:
             self._payload = self._payload()
         return self._payload
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
         self._payload = self.payload
-        state = {name: getattr(self, name) for name in self.__slots__ if name != "identity"}
-        return (_restored_constant, (state, None if self.identity is self else self.identity))
+        return None, {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def may_have_value(self) -> bool:
         """Whether the elements were kept with the graph."""
         return self._value is not None or self._raw is not None
 
-    def renamed(self, name: str) -> Constant:
+    def under(self, name: str) -> Constant:
         """The same stored tensor under the name a further call of its function gives it."""
         copy = Constant(
             name, self.dtype, self.shape, self.stored_bytes, raw=self._raw, value=self._value,
             payload=self._payload, nonzeros=self.nonzeros, origin=self.origin,
         )  # fmt: skip
-        copy.identity = self.identity
+        copy.identity, copy.renamed = self.identity, True
         return copy
 
     def __repr__(self) -> str:
         return f"Constant({self.name!r}, {self.dtype.label}, {self.shape})"
-
-
-def _restored_constant(state: dict[str, object], identity: object) -> Constant:
-    """A pickled constant; its identity is itself unless it shared another's tensor."""
-    constant = Constant.__new__(Constant)
-    for name, value in state.items():
-        setattr(constant, name, value)
-    constant.identity = constant if identity is None else identity
-    return constant
 
 
 AttributeValue = (

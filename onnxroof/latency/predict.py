@@ -16,7 +16,7 @@ from onnxroof.latency.constants import ACCELERATOR, CPU
 from onnxroof.latency.machine import machine_of
 from onnxroof.latency.times import MOST_KERNELS, KernelLatency, Timer, largest
 from onnxroof.latency.work import describe
-from onnxroof.roofline import compute_type, kernel_time
+from onnxroof.roofline import Device, compute_type
 
 if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelPlan
@@ -42,6 +42,7 @@ class Predictor:
         self.runtime = runtime
         self._timer = _timer(hardware, runtime.on(hardware.kind), constants)
         self._known: dict[tuple[object, ...], KernelLatency] = {}
+        self._roofs = Device(hardware, "vendor")
 
     def expect(self, result: RooflineResult, plan: KernelPlan) -> RooflineResult:
         """The roofline result of the plan with expected times in it."""
@@ -105,7 +106,7 @@ class Predictor:
 
     def _alone(self, kernel: Kernel, plan: KernelPlan) -> KernelLatency:
         """A body's kernel, without a floor: the floor of the whole holds for it."""
-        return self.kernel(kernel, plan, kernel_time(kernel, self.hardware))
+        return self.kernel(kernel, plan, self._roofs.time(kernel))
 
 
 @lru_cache(maxsize=64)

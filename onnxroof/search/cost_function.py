@@ -109,6 +109,7 @@ class CostFunction:
     def _remember_nothing(self) -> None:
         self._memo = memo_for(self.precision)
         self._recipes: dict[Key, Recipe] = {}
+        self._alone: set[Recipe] = set()
         runtime = load_runtime(self.runtime)
         self._shares = CSE in find_runtime(runtime.fusion).folds
         self._pricer = Pricer(self.hardware, runtime, self.peak)
@@ -131,7 +132,7 @@ class CostFunction:
         elif "model_bytes" not in self.metrics:
             source = model.to_model() if isinstance(model, GraphBuilder) else load_model(model)
             draft = self._drafted(source)
-        if draft is None or "model_bytes" in self.metrics or not is_plain(draft):
+        if draft is None or "model_bytes" in self.metrics or not is_plain(draft, self._alone):
             values = self._in_one(self.analyze(source))
         else:
             values = self._in_pieces(draft)
@@ -241,7 +242,7 @@ class CostFunction:
         return tuple(values)
 
     def __getstate__(self) -> dict[str, object]:
-        own = ("_memo", "_pricer", "_recipes", "_shares")
+        own = ("_alone", "_memo", "_pricer", "_recipes", "_shares")
         return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, object]) -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from onnxroof.search.pieces import Piece
 
 
+MOST_RECIPES = 100_000
+"""Recipes that are remembered to stand alone."""
+
+
 class DraftLine:
     """A draft as `onnxroof.search.pieces` cuts it (see `Line` there).
 
@@ -89,11 +93,22 @@ class DraftLine:
         return costed(shaped)
 
 
-def is_plain(draft: Draft) -> bool:
-    """Whether every node can be planned and counted apart from the others."""
-    return not draft.shares_weights and all(
-        stands_alone(recipe.call) for recipe in set(draft.recipes)
-    )
+def is_plain(draft: Draft, alone: set[Recipe]) -> bool:
+    """Whether every node can be planned and counted apart from the others.
+
+    Args:
+        draft: The finished graph.
+        alone: Recipes known to stand alone; new ones are added.
+    """
+    if draft.shares_weights:
+        return False
+    new = set(draft.recipes) - alone
+    if not all(stands_alone(recipe.call) for recipe in new):
+        return False
+    if len(alone) >= MOST_RECIPES:
+        alone.clear()
+    alone |= new
+    return True
 
 
 def _connections(draft: Draft, *, shares: bool) -> tuple[list[int], list[Reads], list[int]]:
@@ -104,7 +119,7 @@ def _connections(draft: Draft, *, shares: bool) -> tuple[list[int], list[Reads],
     twins: dict[tuple[Recipe, Reads], int] = {}
     firsts = draft.first_outputs
     for at, (recipe, reads) in enumerate(zip(draft.recipes, draft.reads, strict=True)):
-        if alias:
+        if alias and not alias.keys().isdisjoint(reads):
             reads = tuple([alias.get(position, position) for position in reads])  # noqa: PLW2901
         if shares and recipe.is_sharable:
             twin = twins.setdefault((recipe, reads), at)
@@ -175,8 +190,9 @@ def draft_of(shaped: ShapedGraph, known: dict[Key, Recipe]) -> Draft | None:
         shaped: The graph.
         known: Recipes made before, by what they depend on.
     """
-    graph = shaped.graph
+    graph, tensors = shaped.graph, shaped.tensors
     draft = Draft(graph.name)
+    infos, constants = draft.infos, draft.constants
     places: dict[str, int] = {"": -1}
     for item in graph.inputs:
         draft.inputs.append(_place(draft, places, item.name, shaped))
@@ -186,32 +202,34 @@ def draft_of(shaped: ShapedGraph, known: dict[Key, Recipe]) -> Draft | None:
         for name, constant in graph.constants.items()
         if uses[name] == 1
         and constant.origin == "initializer"
-        and constant.identity is constant
+        and not constant.renamed
         and constant.nonzeros is None
         and not constant.may_have_value
     }
     for node, call in zip(graph.nodes, shaped.calls, strict=True):
-        if call.bodies or len(call.outputs) != len(node.outputs) or "" in node.outputs:
+        inputs, outputs = node.inputs, node.outputs
+        if call.bodies or len(call.outputs) != len(outputs) or "" in outputs:
             return None
-        end = len(node.inputs)
-        while end and node.inputs[end - 1] in own:
+        end = len(inputs)
+        while end and inputs[end - 1] in own:
             end -= 1
-        reads = [
-            places[name] if name in places else _constant(draft, places, name, shaped)
-            for name in node.inputs[:end]
-        ]
+        reads = [places.get(name) for name in inputs[:end]]
         if None in reads:
-            return None
+            reads = [_constant(draft, places, name, shaped) for name in inputs[:end]]
+            if None in reads:
+                return None
         draft.reads.append(tuple(reads))  # type: ignore[arg-type]
-        values = [draft.infos[at].value_key for at in reads if at in draft.constants]
-        key: Key = (call, end, *values)
+        key: Key = (call, end)
+        if constants:
+            key += tuple([infos[at].value_key for at in reads if at in constants])
         recipe = known.get(key)
         if recipe is None:
             recipe = known[key] = recipe_of(key, node, call, shaped, end)
         draft.recipes.append(recipe)
-        draft.first_outputs.append(len(draft.infos))
-        for name in node.outputs:
-            _place(draft, places, name, shaped)
+        draft.first_outputs.append(len(infos))
+        for name in outputs:
+            places[name] = len(infos)
+            infos.append(tensors[name])
     draft.outputs = [places[name] for name in graph.outputs if name in places]
     return draft if len(draft.outputs) == len(graph.outputs) else None
 
@@ -224,9 +242,11 @@ def _place(draft: Draft, places: dict[str, int], name: str, shaped: ShapedGraph)
 
 
 def _constant(draft: Draft, places: dict[str, int], name: str, shaped: ShapedGraph) -> int | None:
-    """The position of a constant that is not a node's own; None for an unusual one."""
+    """The position of a tensor, made for a constant that had none; None for an unusual one."""
+    if name in places:
+        return places[name]
     constant = shaped.graph.constants.get(name)
-    if constant is None or constant.nonzeros is not None or constant.identity is not constant:
+    if constant is None or constant.nonzeros is not None or constant.renamed:
         return None
     at = _place(draft, places, name, shaped)
     values = () if constant.may_have_value else None

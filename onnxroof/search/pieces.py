@@ -20,7 +20,7 @@ from onnxroof.fusion.plan import plan_kernels
 from onnxroof.fusion.rules import all_rules
 from onnxroof.fusion.runtimes import find_runtime
 from onnxroof.latency.predict import Predictor
-from onnxroof.roofline import apply_roofline
+from onnxroof.roofline import Device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.hardware.profile import HardwareProfile, PeakKind
     from onnxroof.latency.runtime import RuntimeProfile
+    from onnxroof.latency.times import KernelLatency
     from onnxroof.ops.call import OpCall
+    from onnxroof.roofline import KernelTime
     from onnxroof.shapes import ShapedGraph
 
 MOST_PIECES = 100_000
@@ -138,6 +140,7 @@ class Pricer:
         self.hardware = hardware
         self.runtime = runtime
         self.peak = peak
+        self._roofs = Device(hardware, peak)
         self._predictor = Predictor(hardware, runtime)
         rules = all_rules()
         self._stores = any(
@@ -179,8 +182,14 @@ class Pricer:
 
     def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Price]:
         plan = plan_kernels(cost, self.runtime.fusion)
-        bounds = apply_roofline(plan, self.hardware, self.peak)
-        times = self._predictor.expect(bounds, plan).kernel_seconds
+        bounds = list(map(self._roofs.time, plan.kernels))
+        times: list[KernelTime] | list[KernelLatency] = bounds
+        if self.runtime.has_times:
+            expected = self._predictor.kernel
+            times = [
+                expected(kernel, plan, bound)
+                for kernel, bound in zip(plan.kernels, bounds, strict=True)
+            ]
         found: list[Price] = []
         first = 0
         for piece in pieces:
@@ -188,8 +197,8 @@ class Pricer:
             kernels = [kernel for kernel in plan.kernels if first <= kernel.anchor < last]
             found.append(
                 Price(
-                    tuple([times[kernel.index] for kernel in kernels]),
-                    tuple([bounds.kernels[kernel.index].seconds for kernel in kernels]),
+                    tuple([times[kernel.index].seconds for kernel in kernels]),
+                    tuple([bounds[kernel.index].seconds for kernel in kernels]),
                     sum([_traffic(kernel) for kernel in kernels]),
                     piece.entry < 0 or self._is_separable(plan, kernels, piece.entry_name),
                 )

@@ -1,0 +1,67 @@
+"""Garbage collection: put off during an analysis, left as it was found, and with nothing to do."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onnxroof
+from onnxroof.errors import ModelUnreadableError
+from onnxroof.garbage import collecting_later
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+@pytest.fixture(autouse=True)
+def _collecting() -> Iterator[None]:
+    """Every test begins with collection on, and leaves it on."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    "name", ["mobilenet_v2.onnx", "mobilenet_v2_qdq.onnx", "swin_t_dynamo.onnx"]
+)
+def test_a_dropped_analysis_is_freed_at_once(name: str) -> None:
+    """No cycles: a constant that pointed at itself would keep the whole file's message alive."""
+
+    def analyze_and_drop() -> None:
+        onnxroof.analyze(MODELS / name, "v100")
+
+    analyze_and_drop()  # what is imported and remembered on the first call stays
+    gc.collect()
+    gc.disable()
+    analyze_and_drop()
+    gc.disable()
+    assert gc.collect() == 0
+
+
+def test_nothing_is_collected_in_between() -> None:
+    runs: list[str] = []
+    made: list[list[int]] = []
+    with collecting_later():
+        gc.callbacks.append(lambda phase, _info: runs.append(phase))
+        made += [[i] for i in range(10_000)]  # 700 would be enough to start a collection
+        during = list(runs)
+        gc.callbacks.pop()
+    assert not during
+    assert gc.isenabled()
+
+
+def test_collection_is_on_again_after_an_error() -> None:
+    with pytest.raises(ModelUnreadableError):
+        onnxroof.analyze(b"not a model")
+    assert gc.isenabled()
+
+
+def test_collection_that_was_off_stays_off() -> None:
+    gc.disable()
+    onnxroof.analyze(MODELS / "mobilenet_v2.onnx")
+    assert not gc.isenabled()

@@ -141,6 +141,9 @@ class Payload:
 class Constant:
     """An initializer, Constant node or tensor attribute: type, dimensions and where its bytes are.
 
+    Two are equal when the elements of both were kept and are the same: so are nodes with equal
+    attributes. `identity` tells stored tensors apart.
+
     Attributes:
         name: The tensor's name.
         dtype: Element type.
@@ -189,13 +192,11 @@ class Constant:
             from onnxroof.graph.values import decode_raw
 
             self._value = decode_raw(self._raw, self.dtype, self.shape)
-            if self._value is None:
-                self._raw = None
         return self._value
 
     @property
     def raw(self) -> bytes | None:
-        """The elements as stored, where they were kept so and can be read."""
+        """The elements as stored, where they were kept."""
         return self._raw
 
     @property
@@ -204,6 +205,21 @@ class Constant:
         if callable(self._payload):
             self._payload = self._payload()
         return self._payload
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Constant):
+            return self is other
+        return (
+            self._raw is not None
+            and self._raw == other._raw
+            and self.dtype is other.dtype
+            and self.shape == other.shape
+        )
+
+    def __hash__(self) -> int:
+        if self._raw is None:
+            return object.__hash__(self)
+        return hash((self.dtype, self.shape, self._raw))
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         self._payload = self.payload

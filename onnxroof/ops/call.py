@@ -219,12 +219,13 @@ class OpCall:
     @property
     def needs_attention(self) -> bool:
         """Whether the walk has more to do than to take the outputs."""
+        if self.reason or self.problem or self.notes:
+            return True
         operator = self.operator
-        return bool(
-            self.reason
-            or self.problem
-            or self.notes
-            or (operator is not None and operator.data_dependent)
+        return (
+            operator is not None
+            and operator.data_dependent
+            and not all(info.exact for info in self.outputs)
         )
 
     @property

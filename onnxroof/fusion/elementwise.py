@@ -96,10 +96,14 @@ class Elementwise:
     def _may_enclose(self, grouping: Grouping, tensor: str, inside: set[int], root: int) -> bool:
         """Whether nobody else reads the tensor, or only those that come after the root."""
         graph = grouping.graph
-        others = [reader for reader in graph.readers[tensor] if reader not in inside]
-        if not others and tensor not in graph.exits:
+        readers = graph.readers[tensor]
+        if tensor not in graph.exits and inside.issuperset(readers):
             return True
-        return self.stores and tensor not in graph.parts and all(r > root for r in others)
+        return (
+            self.stores
+            and tensor not in graph.parts
+            and all(reader > root for reader in readers if reader not in inside)
+        )
 
     def _joins(
         self,
@@ -111,7 +115,8 @@ class Elementwise:
         if grouping.last(maker) != maker or not self._may_join(grouping, maker):
             return False
         node = grouping.node(maker)
-        if len([name for name in node.node.outputs if name]) > 1:
+        outputs = node.node.outputs
+        if len(outputs) > 1 and len(list(filter(None, outputs))) > 1:
             return False
         if not self.through_views and any(
             crosses_view(grouping, tensor, reader) for reader in grouping.graph.readers[tensor]

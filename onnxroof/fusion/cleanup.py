@@ -65,21 +65,28 @@ def share_equal_nodes(graph: LiveGraph) -> None:
 
 def _share_readers(graph: LiveGraph, tensor: str) -> None:
     readers, nodes = graph.readers[tensor], graph.nodes
-    types = [nodes[index].node.op_type for index in readers]
-    if len(set(types)) == len(types):
+    types = {nodes[index].node.op_type for index in readers}
+    if len(types) == len(readers):
         return
-    alike = Counter(types)
+    alike = Counter([_kind(nodes[index]) for index in readers])
+    if len(alike) == len(readers):
+        return
     first: dict[object, int] = {}
     graph.readers[tensor] = kept = []
     for index in readers:
         node = nodes[index]
-        key = _identity(graph, node) if alike[node.node.op_type] > 1 else None
+        key = _identity(graph, node) if alike[_kind(node)] > 1 else None
         twin = index if key is None else first.setdefault(key, index)
         if twin == index:
             kept.append(index)
         else:
             reason = f"common subexpression: the same as {graph.nodes[twin].name}"
             graph.drop(index, reason, graph.nodes[twin].node.outputs)
+
+
+def _kind(node: NodeCost) -> tuple[str, int]:
+    """What equal nodes have in common, at a glance."""
+    return node.node.op_type, len(node.node.inputs)
 
 
 def _identity(graph: LiveGraph, node: NodeCost) -> object:

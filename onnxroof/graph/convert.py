@@ -287,6 +287,10 @@ class Converter:
                 attributes.append((name, proto.i))
             elif kind == _INTS:
                 attributes.append((name, tuple(proto.ints[:])))
+            elif kind == _STRING:
+                attributes.append((name, _text(proto.s)))
+            elif kind == _FLOAT:
+                attributes.append((name, proto.f))
             elif kind == _GRAPH:
                 subgraphs.append((name, self._graph(proto.g, frame)))
             elif kind == _GRAPHS:
@@ -297,8 +301,6 @@ class Converter:
 
     def _plain_attribute(self, proto: onnx.AttributeProto, kind: int) -> AttributeValue:
         readers: dict[int, Callable[[], AttributeValue]] = {
-            _FLOAT: lambda: proto.f,
-            _STRING: lambda: _text(proto.s),
             _TENSOR: lambda: self._tensors.dense(proto.t, proto.name, "attribute"),
             _FLOATS: lambda: tuple(proto.floats),
             _STRINGS: lambda: tuple(map(_text, proto.strings)),

@@ -81,11 +81,14 @@ class DraftLine:
                 node = self.draft.node(self.nodes[place], len(nodes), reads, names)
                 nodes.append(node)
                 calls.append(call)
-                own = slice(len(reads), None)
-                tensors.update(zip(node.inputs[own], call.inputs[own], strict=True))  # type: ignore[arg-type]
-                for at in reads:
-                    if at in constants:  # an equal call may hold another value
-                        tensors[names[at]] = self.draft.infos[at]
+                own = len(reads)
+                if own < len(node.inputs):
+                    weights = zip(node.inputs[own:], call.inputs[own:], strict=True)
+                    tensors.update(weights)  # type: ignore[arg-type]
+                if constants:
+                    for at in reads:
+                        if at in constants:  # an equal call may hold another value
+                            tensors[names[at]] = self.draft.infos[at]
                 tensors.update(zip(node.outputs, call.outputs, strict=True))
             outputs += [names[at] for at in piece.outputs]
         graph = Graph(self.draft.name, tuple(nodes), tuple(inputs), tuple(outputs), {}, {})

@@ -177,9 +177,7 @@ class _Walker:
         """Size one graph; `outer` are the tensors of the graphs around it, innermost first."""
         if outer:
             self._spend(len(graph.nodes))
-        tensors: dict[str, TensorInfo] = {
-            name: self._constant(constant) for name, constant in graph.constants.items()
-        }
+        tensors = self._constants(graph.constants)
         tensors.update(inputs)
         operators: dict[tuple[str, str, int], Operator | None] = {}
         seen = self.memo.seen
@@ -332,19 +330,23 @@ class _Walker:
             return info
         return TensorInfo(target, info.shape, constant=info.constant)
 
-    def _constant(self, constant: Constant) -> TensorInfo:
-        """A constant; those of equal type, shape and (where kept) bytes share one record."""
-        raw = constant.raw
-        if raw is None and constant.may_have_value:
-            info = TensorInfo(constant.dtype, constant.shape, constant=True, source=constant)
-            return self.retyped(info) if constant.shape else info
-        key = (constant.dtype, constant.shape, raw)
-        known = self.memo.tensors.get(key)
-        if known is None:
-            source = None if raw is None else constant
-            info = TensorInfo(constant.dtype, constant.shape, constant=True, source=source)
-            known = self.memo.one(info if raw and not constant.shape else self.retyped(info), key)
-        return known
+    def _constants(self, constants: Mapping[str, Constant]) -> dict[str, TensorInfo]:
+        """Constants by name; those of equal type, shape and (where kept) bytes are one record."""
+        known = self.memo.tensors
+        found: dict[str, TensorInfo] = {}
+        for name, constant in constants.items():
+            raw = constant.raw
+            key = (constant.dtype, constant.shape, raw)
+            info = known.get(key)
+            if info is None or (raw is None and constant.may_have_value):
+                source = constant if constant.may_have_value else None
+                info = TensorInfo(constant.dtype, constant.shape, constant=True, source=source)
+                if constant.shape or source is None:
+                    info = self.retyped(info)
+                if raw is not None or source is None:
+                    info = self.memo.one(info, key)
+            found[name] = info
+        return found
 
     def _with_bodies(
         self,

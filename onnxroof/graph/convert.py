@@ -383,9 +383,7 @@ def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Co
     if kind in (_FLOATS, _INTS):
         value = value.reshape(-1)
     dtype = DType.FLOAT if is_float else DType.INT64
-    return Constant(
-        name, dtype, value.shape, value.nbytes, value.tobytes(), value, origin="Constant"
-    )
+    return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
 
 
 def _refuse_repeated(names: list[str]) -> None:

@@ -58,7 +58,6 @@ class TensorReader:
             raw = proto.raw_data or None
             if raw is None:
                 value = _typed_data(proto, dtype, shape)
-                raw = value.tobytes() if value is not None and not value.dtype.hasobject else None
         return Constant(name, dtype, shape, stored_bytes, raw, value, payload, None, origin)
 
     def sparse(self, proto: onnx.SparseTensorProto, name: str, origin: str) -> Constant:

@@ -151,14 +151,15 @@ class Constant:
         stored_bytes: Bytes as stored: packed, or values and indices of a sparse tensor;
             None for strings.
         nonzeros: Stored elements of a sparse tensor; None for a dense one.
+        raw: The elements of a tiny tensor as little-endian bytes, where they were kept.
         origin: "initializer", "Constant" or "attribute".
         identity: The same for names that share one stored tensor, which is then counted once.
         renamed: Whether it is another's tensor under a further name.
     """
 
     __slots__ = (
-        "_payload", "_raw", "_value", "dtype", "identity", "name", "nonzeros", "origin",
-        "renamed", "shape", "stored_bytes",
+        "_payload", "_value", "dtype", "identity", "name", "nonzeros", "origin", "raw", "renamed",
+        "shape", "stored_bytes",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - a record has as many fields as it has
@@ -182,22 +183,19 @@ class Constant:
         self.origin = origin
         self.identity = object()  # not itself: a cycle would keep it, and the file, alive
         self.renamed = False
-        self._raw = raw
+        if raw is None and value is not None and not value.dtype.hasobject:
+            raw = value.astype(value.dtype.newbyteorder("<")).tobytes()
+        self.raw = raw
         self._value = value
 
     @property
     def value(self) -> NDArray[np.generic] | None:
         """The elements of a tiny tensor kept in the graph; None for anything larger."""
-        if self._value is None and self._raw is not None:
+        if self._value is None and self.raw is not None:
             from onnxroof.graph.values import decode_raw
 
-            self._value = decode_raw(self._raw, self.dtype, self.shape)
+            self._value = decode_raw(self.raw, self.dtype, self.shape)
         return self._value
-
-    @property
-    def raw(self) -> bytes | None:
-        """The elements as stored, where they were kept."""
-        return self._raw
 
     @property
     def payload(self) -> Payload | None:
@@ -210,16 +208,16 @@ class Constant:
         if self is other or not isinstance(other, Constant):
             return self is other
         return (
-            self._raw is not None
-            and self._raw == other._raw
+            self.raw is not None
+            and self.raw == other.raw
             and self.dtype is other.dtype
             and self.shape == other.shape
         )
 
     def __hash__(self) -> int:
-        if self._raw is None:
+        if self.raw is None:
             return object.__hash__(self)
-        return hash((self.dtype, self.shape, self._raw))
+        return hash((self.dtype, self.shape, self.raw))
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         self._payload = self.payload
@@ -228,12 +226,12 @@ class Constant:
     @property
     def may_have_value(self) -> bool:
         """Whether the elements were kept with the graph."""
-        return self._value is not None or self._raw is not None
+        return self._value is not None or self.raw is not None
 
     def under(self, name: str) -> Constant:
         """The same stored tensor under the name a further call of its function gives it."""
         copy = Constant(
-            name, self.dtype, self.shape, self.stored_bytes, raw=self._raw, value=self._value,
+            name, self.dtype, self.shape, self.stored_bytes, raw=self.raw, value=self._value,
             payload=self._payload, nonzeros=self.nonzeros, origin=self.origin,
         )  # fmt: skip
         copy.identity, copy.renamed = self.identity, True

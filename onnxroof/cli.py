@@ -11,8 +11,9 @@ import gc
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
@@ -91,8 +92,43 @@ def _with_exit_codes(function: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def model_options(function: Callable[P, None]) -> Callable[P, None]:
-    """The options of every command that analyses a model at given sizes on given devices."""
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What every command is told that analyses a model at given sizes on given devices."""
+
+    hw: tuple[str, ...]
+    runtime: str | None
+    peak: PeakKind
+    threads: int | None
+    dim: tuple[str, ...]
+    input_: tuple[str, ...]
+    precision: str
+    operators: str | None
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """Sizes of free dimensions. Raises UsageError for a text that is none."""
+        from onnxroof.options import parse_dims
+
+        return parse_dims(self.dim)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Whole shapes of inputs. Raises UsageError for a text that is none."""
+        from onnxroof.options import parse_input_shapes
+
+        return parse_input_shapes(self.input_)
+
+
+def model_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Take the options of `ModelOptions` and hand them over as one argument, `given`."""
+    names = [field.name for field in fields(ModelOptions)]
+
+    @wraps(function)
+    def run(**arguments: Any) -> None:
+        given = ModelOptions(**{name: arguments.pop(name) for name in names})
+        function(given=given, **arguments)
+
     options = (
         click.option(
             "--hw", multiple=True, metavar="NAME|FILE", shell_complete=_completing(_hardware_names),
@@ -128,9 +164,28 @@ def model_options(function: Callable[P, None]) -> Callable[P, None]:
             "--operators", metavar="FILE", help="YAML file that describes operators of your own."
         ),
     )  # fmt: skip
+    taking: Callable[..., None] = run
     for option in reversed(options):
-        function = option(function)
-    return function
+        taking = option(taking)
+    return taking
+
+
+def _analysis(model: str, given: ModelOptions, *, keep_going: bool = False) -> Analysis:
+    """The analysis that was asked for."""
+    from onnxroof.api import analyze
+
+    return analyze(
+        model,
+        given.hw,
+        dims=given.dims,
+        input_shapes=given.input_shapes,
+        precision=given.precision,
+        runtime=given.runtime,
+        peak=given.peak,
+        threads=given.threads,
+        operators=given.operators,
+        keep_going=keep_going,
+    )
 
 
 def output_option(function: Callable[P, None]) -> Callable[P, None]:
@@ -191,14 +246,7 @@ def command() -> None:
 @_with_exit_codes
 def report(  # noqa: PLR0913, PLR0917 - one parameter an option
     model: str,
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     top: int | None,
     by: str,
     sort: str | None,
@@ -214,21 +262,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
     strict: bool,
 ) -> None:
     """Report what MODEL costs, and how long it takes on each device."""
-    from onnxroof.api import analyze
-    from onnxroof.options import parse_dims, parse_input_shapes
-
-    analysis = analyze(
-        model,
-        hw,
-        dims=parse_dims(dim),
-        input_shapes=parse_input_shapes(input_),
-        precision=precision,
-        runtime=runtime,
-        peak=peak,
-        threads=threads,
-        operators=operators,
-        keep_going=True,
-    )
+    analysis = _analysis(model, given, keep_going=True)
     table = TableOptions(By(by), Sort(sort) if sort else None, top, scope_depth)
     order = _better_order(analysis) if with_order and format_ != "csv" else None
     text = render(
@@ -317,14 +351,7 @@ def reorder_file(
 @_with_exit_codes
 def lint_model(  # noqa: PLR0913, PLR0917 - one parameter an option
     model: str,
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     weights: bool | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -334,27 +361,14 @@ def lint_model(  # noqa: PLR0913, PLR0917 - one parameter an option
     output: str | None,
 ) -> None:
     """Find what makes MODEL slow, large or wrong on a device, and what a change would save."""
-    from onnxroof.api import analyze
     from onnxroof.errors import UsageError
     from onnxroof.lint.command import LintOptions, lint_command
     from onnxroof.lint.render import LintFormat
     from onnxroof.lint.rule import Severity
-    from onnxroof.options import parse_dims, parse_input_shapes
 
-    if len(hw) > 1:
+    if len(given.hw) > 1:
         raise UsageError("savings hold for one device: give one --hw, and run once a device")
-    analysis = analyze(
-        model,
-        hw,
-        dims=parse_dims(dim),
-        input_shapes=parse_input_shapes(input_),
-        precision=precision,
-        runtime=runtime,
-        peak=peak,
-        threads=threads,
-        operators=operators,
-        keep_going=True,
-    )
+    analysis = _analysis(model, given, keep_going=True)
     options = LintOptions(
         weights, select, ignore, baseline, Severity(fail_on), LintFormat(format_), _width(output)
     )
@@ -419,16 +433,9 @@ def formula(
 )  # fmt: skip
 @output_option
 @_with_exit_codes
-def sweep_model(  # noqa: PLR0913, PLR0917 - one parameter an option
+def sweep_model(
     model: str,
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     format_: str,
     output: str | None,
 ) -> None:
@@ -440,25 +447,24 @@ def sweep_model(  # noqa: PLR0913, PLR0917 - one parameter an option
     import math
 
     from onnxroof.errors import UsageError
-    from onnxroof.options import parse_input_shapes
     from onnxroof.progress import Progress
     from onnxroof.report.sweep import render_sweep
     from onnxroof.sweep import parse_ranges, sweep
 
-    ranges = parse_ranges(dim)
+    ranges = parse_ranges(given.dim)
     if not ranges:
         raise UsageError("nothing to sweep: give sizes of a dimension, as in --dim batch=1..256*2")
     with Progress(math.prod(map(len, ranges.values())), "points") as bar:
         found = sweep(
             model,
-            hw,
+            given.hw,
             ranges=ranges,
-            input_shapes=parse_input_shapes(input_),
-            precision=precision,
-            runtime=runtime,
-            peak=peak,
-            threads=threads,
-            operators=operators,
+            input_shapes=given.input_shapes,
+            precision=given.precision,
+            runtime=given.runtime,
+            peak=given.peak,
+            threads=given.threads,
+            operators=given.operators,
             progress=bar.advance,
         )
     _write(render_sweep(found, Format(format_), _width(output)), output)
@@ -486,17 +492,10 @@ def limit_options(function: Callable[P, None]) -> Callable[P, None]:
 @click.option("--strict", is_flag=True, help="Exit with 1 also where nobody can tell.")
 @output_option
 @_with_exit_codes
-def check(  # noqa: PLR0913, PLR0917 - one parameter an option
+def check(
     models: tuple[str, ...],
     budget: str,
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     format_: str,
     junit: str | None,
     strict: bool,
@@ -509,11 +508,10 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     """
     from onnxroof.budgets.command import CheckOptions, check_command
     from onnxroof.budgets.render import CheckFormat, render
-    from onnxroof.options import parse_dims, parse_input_shapes
 
     options = CheckOptions(
-        budget, limits, hw, parse_dims(dim), parse_input_shapes(input_), precision, runtime, peak,
-        threads, operators,
+        budget, limits, given.hw, given.dims, given.input_shapes, given.precision, given.runtime,
+        given.peak, given.threads, given.operators,
     )  # fmt: skip
     reports = check_command(models, options)
     if junit is not None:
@@ -539,16 +537,9 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
 )  # fmt: skip
 @output_option
 @_with_exit_codes
-def compare(  # noqa: PLR0913, PLR0917 - one parameter an option
+def compare(
     models: tuple[str, ...],
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     top: int,
     fail_above: str | None,
     format_: str,
@@ -559,22 +550,14 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option
     Kernels are matched whatever was renamed; the report says what appeared, vanished, or takes
     another time, and is made for a pull request's comment with --format markdown.
     """
-    from onnxroof.api import analyze
     from onnxroof.compare.command import CompareOptions, compare_command, parse_percent
     from onnxroof.compare.render import CompareFormat
     from onnxroof.errors import UsageError
-    from onnxroof.options import parse_dims, parse_input_shapes
 
     if len(models) > 2:
         raise UsageError(f"compare takes one or two models, got {len(models)}; see `onnxroof rank`")
     allowed = None if fail_above is None else parse_percent(fail_above, "--fail-above")
-    analyses = [
-        analyze(
-            model, hw, dims=parse_dims(dim), input_shapes=parse_input_shapes(input_),
-            precision=precision, runtime=runtime, peak=peak, threads=threads, operators=operators,
-        )
-        for model in models
-    ]  # fmt: skip
+    analyses = [_analysis(model, given) for model in models]
     options = CompareOptions(top, allowed, CompareFormat(format_), _width(output))
     text, code = compare_command(analyses, options)
     _write(text, output)
@@ -600,16 +583,9 @@ def compare(  # noqa: PLR0913, PLR0917 - one parameter an option
 @click.option("--strict", is_flag=True, help="Exit with 1 unless every model could be ranked.")
 @output_option
 @_with_exit_codes
-def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
+def rank(
     places: tuple[str, ...],
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     by: str,
     jobs: int | None,
     top: int,
@@ -618,13 +594,13 @@ def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
     output: str | None,
 ) -> None:
     """Rank all models in folders on each device, the best on the first device first."""
-    from onnxroof.options import parse_dims, parse_input_shapes
     from onnxroof.rank.command import rank_command
     from onnxroof.rank.ranking import RankFormat, RankOptions
 
     options = RankOptions(
-        hw, by, jobs, top, parse_dims(dim), parse_input_shapes(input_), precision, runtime, peak,
-        threads, operators, strict=strict, format_=RankFormat(format_), width=_width(output),
+        given.hw, by, jobs, top, given.dims, given.input_shapes, given.precision, given.runtime,
+        given.peak, given.threads, given.operators, strict=strict,
+        format_=RankFormat(format_), width=_width(output),
     )  # fmt: skip
     text, code = rank_command(places, options)
     _write(text, output)
@@ -654,42 +630,22 @@ def rank(  # noqa: PLR0913, PLR0917 - one parameter an option
 )  # fmt: skip
 @output_option
 @_with_exit_codes
-def overlay_trace(  # noqa: PLR0913, PLR0917 - one parameter an option
+def overlay_trace(
     model: str,
     trace: str,
-    hw: tuple[str, ...],
-    runtime: str | None,
-    peak: PeakKind,
-    threads: int | None,
-    dim: tuple[str, ...],
-    input_: tuple[str, ...],
-    precision: str,
-    operators: str | None,
+    given: ModelOptions,
     sort: str,
     top: int | None,
     format_: str,
     output: str | None,
 ) -> None:
     """Lay measured times of MODEL over expected ones: who loses most time, how near the roof."""
-    from onnxroof.api import analyze
     from onnxroof.calibration.overlay import OverlaySort, overlay
     from onnxroof.calibration.overlay_report import render_overlay
     from onnxroof.calibration.traces import read_trace
-    from onnxroof.options import parse_dims, parse_input_shapes
 
     measured = read_trace(trace)
-    analysis = analyze(
-        model,
-        hw,
-        dims=parse_dims(dim),
-        input_shapes=parse_input_shapes(input_),
-        precision=precision,
-        runtime=runtime,
-        peak=peak,
-        threads=threads,
-        operators=operators,
-        keep_going=True,
-    )
+    analysis = _analysis(model, given, keep_going=True)
     found = overlay(analysis, measured, OverlaySort(sort))
     _write(render_overlay(found, Format(format_), top, _width(output)), output)
     _fail_on_findings(analysis, strict=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from onnxroof.bounded import is_exact
+from onnxroof.bounded import is_exact, upper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -300,9 +300,10 @@ class Device:
         )
 
     def _compute_seconds(self, kernel: Kernel) -> float | None:
-        macs, flops = kernel.macs, kernel.flops
-        if macs is None or flops is None:
+        if kernel.macs is None or kernel.flops is None:
             return None
+        # work that is only bounded is taken at its upper end, not as an interval
+        macs, flops = upper(kernel.macs), upper(kernel.flops)
         if not flops:
             return 0.0
         label = compute_type(kernel.compute_dtype)

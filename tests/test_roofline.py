@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 import onnxroof
+from onnxroof.bounded import BoundedInt
 from onnxroof.graph.types import DType
 from onnxroof.hardware.profile import EngineProfile, HardwareProfile, MemoryLevel, Peak
-from onnxroof.roofline import Bound, compute_type
+from onnxroof.roofline import Bound, Device, compute_type
 from tests.builders import model
 
 if TYPE_CHECKING:
@@ -157,6 +159,20 @@ def test_only_matrix_products_run_on_the_matrix_engine() -> None:
     relu = "agraph (float[1000] x) => (float y) { y = Relu(x) }"
     (kernel,) = on(relu, device).rooflines[0].kernels
     assert kernel.compute_seconds == pytest.approx(1e-6)
+
+
+def test_bounded_work_takes_the_time_of_its_upper_end() -> None:
+    # at most 10⁶ MACs and 10⁴ additions: max(2·10⁶ / 10¹², 10⁴ / 10⁹) = 10 µs; additions as an
+    # interval would be 2.01·10⁶ − 0 at most, which the kernel never has
+    device = toy(Peak("fp32", 1e9), matrix=(Peak("fp32", 1e12),), bandwidth=1e15)
+    (exact,) = on(GEMM, device).kernels.kernels
+    assert exact.macs is not None
+    assert exact.flops is not None
+    bounded = replace(exact, macs=BoundedInt(exact.macs), flops=BoundedInt(exact.flops))
+    for order in ((exact, bounded), (bounded, exact)):
+        roofs = Device(device, "vendor")
+        for kernel in order:
+            assert roofs.time(kernel).compute_seconds == pytest.approx(10e-6)
 
 
 def test_on_one_engine_everything_adds_up() -> None:

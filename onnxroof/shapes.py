@@ -191,8 +191,8 @@ class _Walker:
             operator = operators.get(kind)
             if operator is None:
                 operator = operators[kind] = self._operator(node)
-            # names that repeat or are absent belong to the signature
-            plain = len({*names, *results, ""}) > len(names) + len(results)
+            # inputs that repeat and outputs that are absent belong to the signature
+            plain = (len(names) == 1 or len(set(names)) == len(names)) and "" not in results
             key = (operator, node.attributes, infos, len(results))
             call = seen.get(key) if plain else None
             if call is None:

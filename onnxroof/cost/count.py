@@ -51,16 +51,15 @@ class _Counter:
         self, shaped: ShapedGraph, outer_roots: Mapping[str, tuple[Constant, ...]]
     ) -> GraphCost:
         """Costs of one graph; `outer_roots` tells which constants captured names come from."""
-        roots: dict[str, tuple[Constant, ...]] = {
-            name: (constant,) for name, constant in shaped.graph.constants.items()
-        }
+        roots: dict[str, tuple[Constant, ...]] = {}
+        found, unused = self.found, Role.UNUSED
+        for name, constant in shaped.graph.constants.items():
+            roots[name] = (constant,)
+            if constant.identity not in found:
+                found[constant.identity] = Weight(constant, unused, 0, constant.stored_bytes)
         for name in shaped.graph.captures:
             if name in outer_roots:
                 roots[name] = outer_roots[name]
-        found, unused = self.found, Role.UNUSED
-        for constant in shaped.graph.constants.values():
-            if constant.identity not in found:
-                found[constant.identity] = Weight(constant, unused, 0, constant.stored_bytes)
         nodes = tuple(
             [
                 self.node(node, call, roots)

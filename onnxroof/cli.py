@@ -13,7 +13,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict
 
 import click
 
@@ -92,6 +92,17 @@ def _with_exit_codes(function: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+class Settings(TypedDict):
+    """What `analyze` and `sweep` are told alike."""
+
+    input_shapes: dict[str, tuple[int, ...]]
+    precision: str
+    runtime: str | None
+    peak: PeakKind
+    threads: int | None
+    operators: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
     """What every command is told that analyses a model at given sizes on given devices."""
@@ -118,6 +129,15 @@ class ModelOptions:
         from onnxroof.options import parse_input_shapes
 
         return parse_input_shapes(self.input_)
+
+    @property
+    def settings(self) -> Settings:
+        """All but the devices and the free dimensions, as keyword arguments."""
+        return {
+            "input_shapes": self.input_shapes, "precision": self.precision,
+            "runtime": self.runtime, "peak": self.peak, "threads": self.threads,
+            "operators": self.operators,
+        }  # fmt: skip
 
 
 def model_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -174,18 +194,7 @@ def _analysis(model: str, given: ModelOptions, *, keep_going: bool = False) -> A
     """The analysis that was asked for."""
     from onnxroof.api import analyze
 
-    return analyze(
-        model,
-        given.hw,
-        dims=given.dims,
-        input_shapes=given.input_shapes,
-        precision=given.precision,
-        runtime=given.runtime,
-        peak=given.peak,
-        threads=given.threads,
-        operators=given.operators,
-        keep_going=keep_going,
-    )
+    return analyze(model, given.hw, dims=given.dims, keep_going=keep_going, **given.settings)
 
 
 def output_option(function: Callable[P, None]) -> Callable[P, None]:
@@ -455,18 +464,7 @@ def sweep_model(
     if not ranges:
         raise UsageError("nothing to sweep: give sizes of a dimension, as in --dim batch=1..256*2")
     with Progress(math.prod(map(len, ranges.values())), "points") as bar:
-        found = sweep(
-            model,
-            given.hw,
-            ranges=ranges,
-            input_shapes=given.input_shapes,
-            precision=given.precision,
-            runtime=given.runtime,
-            peak=given.peak,
-            threads=given.threads,
-            operators=given.operators,
-            progress=bar.advance,
-        )
+        found = sweep(model, given.hw, ranges=ranges, progress=bar.advance, **given.settings)
     _write(render_sweep(found, Format(format_), _width(output)), output)
 
 

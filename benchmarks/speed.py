@@ -133,7 +133,11 @@ def big_transformer(rows: list[Row], folder: Path, repeats: int) -> None:
     ours = interleaved(repeats, analyze(path))[0]
     ours_narrow, ours_half = interleaved(repeats, analyze(narrow), analyze(half))
     within(rows, f"{nodes} nodes / half as many (linear: 2)", ours_narrow, ours_half, 2.6)
-    print(f"  {nodes} nodes: {ours_narrow / nodes * 1e6:.1f} µs a node")
+    inferred = interleaved(3, onnx_inference(narrow))[0]
+    print(
+        f"  {nodes} nodes: {ours_narrow / nodes * 1e6:.1f} µs a node, where onnx load +"
+        f" infer_shapes takes {inferred / nodes * 1e6:.1f}"
+    )
     for module, tool, call, target in (
         ("onnx_tool", "onnx-tool", onnx_tool, 20),
         ("onnxsim", "ModelInfo", model_info, 50),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onnxroof.bindings import Bindings, declared_info
 from onnxroof.bounded import BoundedInt, largest, lower, upper
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import Constant, DType, Graph, Node
     from onnxroof.ops.call import Value
     from onnxroof.ops.registry import Operator, Registry
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 LARGEST_VALUE = 4096
 """Elements of the largest tensor whose value is evaluated."""
@@ -101,18 +104,6 @@ class Memo:
         self.tensors: dict[tuple[object, ...], TensorInfo] = {}
         self.predictors: dict[tuple[object, ...], object] = {}
 
-    def keep_call(self, key: tuple[object, ...], call: OpCall) -> None:
-        """Remember a call by its signature."""
-        if len(self.calls) >= MOST_CALLS:
-            self.calls.clear()
-        self.calls[key] = call
-
-    def keep_seen(self, key: tuple[object, ...], call: OpCall) -> None:
-        """Remember a call that needs no attention by the records it reads."""
-        if len(self.seen) >= MOST_CALLS:
-            self.seen.clear()
-        self.seen[key] = call
-
     def one(self, info: TensorInfo, stored: tuple[object, ...] | None = None) -> TensorInfo:
         """The one record of all tensors of which the same is known.
 
@@ -124,13 +115,18 @@ class Memo:
             if info.may_have_value or not info.exact or info.kind != "tensor":
                 return info
             stored = info.key
-        if len(self.tensors) >= MOST_CALLS:
-            self.tensors.clear()
-        return self.tensors.setdefault(stored, info)
+        return _with_room(self.tensors).setdefault(stored, info)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled empty: what it holds is worked out again."""
         return (Memo, (self.retype, self.registry))
+
+
+def _with_room(table: dict[K, V]) -> dict[K, V]:
+    """The table of a memo, emptied when it is full."""
+    if len(table) >= MOST_CALLS:
+        table.clear()
+    return table
 
 
 def infer_shapes(
@@ -193,16 +189,14 @@ class _Walker:
                 operator = operators[kind] = self._operator(node)
             # inputs that repeat and outputs that are absent belong to the signature
             plain = (len(names) == 1 or len(set(names)) == len(names)) and "" not in results
-            key = (operator, node.attributes, infos, len(results))
-            call = seen.get(key) if plain else None
+            key = (operator, node.attributes, infos, len(results)) if plain else None
+            call = seen.get(key) if key is not None else None
             if call is None:
                 if node.subgraphs:
                     call = self._with_bodies(node, infos, operator, scopes)
                 else:
-                    call = self._evaluate(node, infos, operator)
+                    call = self._evaluate(node, infos, operator, key)
                 call = self._attended(graph, node, call)
-                if plain and call.shared:
-                    self.memo.keep_seen(key, call)
             calls.append(call)
             outputs = call.outputs
             for position, name in enumerate(results):
@@ -219,13 +213,9 @@ class _Walker:
             raise Undetermined("its loops are nested and unrolled too far to be followed")
 
     def _attended(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
-        """The call after what is rare: notes said, unknowns recorded, fresh sizes named.
-
-        Such a call is not `shared` any more: what is rare happens at every node that has it.
-        """
+        """The call after what is rare: notes said, unknowns recorded, fresh sizes named."""
         if not call.needs_attention:
             return call
-        call.shared = False
         if call.notes:
             self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
         if call.reason or call.problem:
@@ -250,14 +240,30 @@ class _Walker:
     # -- one node --------------------------------------------------------------------------
 
     def _evaluate(
+        self,
+        node: Node,
+        infos: tuple[TensorInfo | None, ...],
+        operator: Operator | None,
+        seen_as: tuple[object, ...] | None = None,
+    ) -> OpCall:
+        """The node's call with outputs, from the memo when an equal one was sized before.
+
+        One that can be shared and needs no attention is found by `seen_as` from then on.
+        """
+        key = _signature(node, infos, operator)
+        if key is None:
+            return self._sized(node, infos, operator)
+        call = self.memo.calls.get(key)
+        if call is None:
+            call = _with_room(self.memo.calls)[key] = self._sized(node, infos, operator)
+        if seen_as is not None and not call.needs_attention:
+            _with_room(self.memo.seen)[seen_as] = call
+        return call
+
+    def _sized(
         self, node: Node, infos: tuple[TensorInfo | None, ...], operator: Operator | None
     ) -> OpCall:
-        """The node's call with outputs, from the memo when an equal one was seen."""
-        key = _signature(node, infos, operator)
-        if key is not None:
-            known = self.memo.calls.get(key)
-            if known is not None:
-                return known
+        """A new call, with outputs or the reason why they are not known."""
         call = OpCall(node, infos, operator)
         call.folded = operator is not None and not operator.random and _all_constant(infos)
         try:
@@ -268,9 +274,6 @@ class _Walker:
             call.problem = _short(str(answer))
         except MALFORMED as error:
             call.problem = f"the node is not what the operator's text says ({error!r:.200})"
-        if key is not None:
-            call.shared = True
-            self.memo.keep_call(key, call)
         return call
 
     def _size(self, call: OpCall) -> None:

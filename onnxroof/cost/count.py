@@ -79,7 +79,9 @@ class _Counter:
             self._see_through(node, call)
         if call.bodies and not call.folded:
             return self._with_bodies(node, call, roots, weights)
-        cost = call.cost or _call_cost(node, call)
+        cost = call.cost
+        if cost is None:  # kept with the call for every node that shares it
+            cost = call.cost = _call_cost(node, call)
         if cost.status is Status.FOLDED:
             self._fold(node, call, roots)
             return NodeCost(node, call, cost)
@@ -283,11 +285,10 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
 
 
 def _call_cost(node: Node, call: OpCall) -> CallCost:
-    """The cost of a call, kept with it for every node that shares it."""
-    if call.cost is None:
-        is_folded = call.folded or _only_known_values(call)
-        call.cost = _folded_cost(call) if is_folded else _running_cost(node, call)
-    return call.cost
+    """The cost of a call, at run time or before it."""
+    if call.folded or _only_known_values(call):
+        return _folded_cost(call)
+    return _running_cost(node, call)
 
 
 def _running_cost(node: Node, call: OpCall) -> CallCost:

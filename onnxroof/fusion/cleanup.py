@@ -98,7 +98,7 @@ def _identity(graph: LiveGraph, node: NodeCost) -> object:
     inputs: list[object] = [source.get(name, name) for name in onnx_node.inputs]
     for position in node.call.constants:
         known = graph.tensors.get(onnx_node.inputs[position])
-        if known is not None and known.may_have_value and known.value is not None:
+        if known is not None and known.value is not None:
             inputs[position] = known.value_key
     outputs = tuple(map(bool, onnx_node.outputs))
     return (operator, onnx_node.attributes, tuple(inputs), outputs)

@@ -121,15 +121,13 @@ def _needs(call: Call, lines: Mapping[str, Line]) -> tuple[frozenset[str], ...]:
 
 def may_end(grouping: Grouping, line: Line, index: int) -> bool:
     """Whether what feeds the node or group could make the line; spares most attempts to match."""
-    graph, groups = grouping.graph, grouping.groups
-    group = groups.get(index)
+    graph, group = grouping.graph, grouping.groups.get(index)
     names = (group and group.inputs) or graph.nodes[index].node.inputs
     makers: set[str] = set()
     for name in names:
         maker = graph.producer.get(graph.source.get(name, name))
         if maker is not None:
-            made_by = groups.get(maker)
-            makers.add(graph.nodes[maker].node.op_type if made_by is None else made_by.kind)
+            makers.add(grouping.kind(maker))
     kind = grouping.kind(index)
     for call, needs in zip(line.calls, line.needs, strict=True):
         if kind in call.operators:

@@ -116,7 +116,7 @@ class Elementwise:
             return False
         node = grouping.node(maker)
         outputs = node.node.outputs
-        if len(outputs) > 1 and len(list(filter(None, outputs))) > 1:
+        if len(outputs) > 1 and sum(map(bool, outputs)) > 1:
             return False
         if not self.through_views and any(
             crosses_view(grouping, tensor, reader) for reader in grouping.graph.readers[tensor]

@@ -422,9 +422,7 @@ def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto |
 
 def _recorded_scope(proto: onnx.NodeProto) -> str | None:
     """The module path an exporter left in the node's metadata; None when there is none."""
-    if not proto.metadata_props:
-        return None
-    for entry in proto.metadata_props:
+    for entry in proto.metadata_props[:]:
         if entry.key == SCOPES_KEY:
             modules = entry.value.strip("[]").replace("'", "").split(", ")
             return modules[-2].replace(".", "/") if len(modules) > 1 else ""

@@ -10,14 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.types import (
-    DTYPE_BY_CODE,
-    MOST_ELEMENTS,
-    Constant,
-    DType,
-    Payload,
-    is_countable,
-)
+from onnxroof.graph.types import DTYPE_BY_CODE, Constant, DType, Payload, is_countable
 from onnxroof.graph.values import decode_numbers
 from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
 
@@ -47,10 +40,9 @@ class TensorReader:
         if dtype is None:
             dtype = _dtype(proto.data_type, name)
         shape = tuple(proto.dims[:])
-        elements = math.prod(shape)
-        if shape and (min(shape) < 0 or elements > MOST_ELEMENTS):
+        if shape:
             _check_sizes(name, shape)
-        stored_bytes = dtype.nbytes(elements)
+        stored_bytes = dtype.nbytes(math.prod(shape))
         raw = value = payload = None
         if proto.external_data:
             payload = self._located(proto, name)

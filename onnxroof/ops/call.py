@@ -188,12 +188,12 @@ class OpCall:
     `constants` and `activations` are the positions of the inputs that are constant and that are
     not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem`
     why the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is
-    filled by the cost stage. `shared`: other nodes may have this very call.
+    filled by the cost stage.
     """
 
     __slots__ = (
         "activations", "attributes", "bodies", "constants", "cost", "folded", "inputs", "node",
-        "notes", "operator", "output_count", "outputs", "problem", "reason", "shared",
+        "notes", "operator", "output_count", "outputs", "problem", "reason",
     )  # fmt: skip
 
     def __init__(
@@ -206,7 +206,6 @@ class OpCall:
         self.activations = tuple([at for at, constant in given if not constant])
         self.operator = operator
         self.folded = False
-        self.shared = False
         self.reason = ""
         self.problem = ""
         self.bodies: tuple[Body, ...] = ()

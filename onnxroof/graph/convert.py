@@ -1,37 +1,51 @@
-"""First stage, second half: ModelProto → `Graph`, with functions expanded and nodes in order.
+"""First stage, second half: a file's bytes → `Graph`, with functions expanded and nodes in order.
 
-The only reader of protobuf messages besides `load` (files) and `ops.fallback` (schemas). Model-
-local functions are expanded in place: their inner names get the caller's name in front, and the
-call stays visible as the scope of the nodes it became. Constant nodes become constants, as
-initializers are.
+Model-local functions are expanded in place: their inner names get the caller's name in front, and
+the call stays visible as the scope of the nodes it became. Constant nodes become constants, as
+initializers are. Field numbers are those of onnx.proto.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
 from onnxroof.graph.declared import DeclaredTypes, value_type
+from onnxroof.graph.nodes import (
+    ATTRIBUTE_FIELD,
+    FLOAT,
+    FLOATS,
+    GRAPH,
+    GRAPHS,
+    INT,
+    INTS,
+    PLAIN,
+    SPARSE,
+    SPARSES,
+    STRING,
+    STRINGS,
+    TENSOR,
+    TENSORS,
+    TYPE,
+    TYPES,
+    NodeReader,
+    attribute_kind,
+    attribute_name,
+    attribute_reference,
+    plain_value,
+)
 from onnxroof.graph.order import in_order
 from onnxroof.graph.tensors import TensorReader
-from onnxroof.graph.text import check_names
-from onnxroof.graph.types import (
-    AttributeValue,
-    Constant,
-    DType,
-    Graph,
-    GraphInput,
-    Node,
-    SymbolicDim,
-)
+from onnxroof.graph.types import AttributeValue, Constant, DType, Graph, GraphInput, Node
+from onnxroof.graph.wire import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import onnx
-
-    from onnxroof.graph.types import Payload
+    from onnxroof.graph.nodes import WrittenNode
+    from onnxroof.graph.wire import Source, Span
 
 Attributes = tuple[tuple[str, AttributeValue], ...]
 Subgraphs = tuple[tuple[str, Graph], ...]
@@ -42,14 +56,15 @@ MOST_CALLS = 100_000
 
 _DEEPEST_CALL = 64
 _DEEPEST_BODY = 64
-_FLOAT, _INT, _STRING, _TENSOR, _GRAPH, _FLOATS, _INTS, _STRINGS = range(1, 9)
-_TENSORS, _GRAPHS, _SPARSE, _SPARSES, _TYPE, _TYPES = range(9, 15)
-_NOTHING: tuple[Attributes, Subgraphs] = ((), ())
+
+_NO_SUBGRAPHS: Subgraphs = ()
 _UNWANTED = ("",)
 """The outputs of a node that lists none: one that nobody wants."""
 
-SCOPES_KEY = "pkg.torch.onnx.name_scopes"
-"""Key under which an exporter names the modules a node stands in."""
+_IR_VERSION, _MODEL_GRAPH, _MODEL_OPSETS, _MODEL_FUNCTIONS = 1, 7, 8, 25
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2
+_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _INFOS, _SPARSES = 1, 2, 5, 11, 12, 13, 15
+_VALUE_NAME, _VALUE_TYPE = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ class _Frame:
     rename: dict[str, str] | None = None
     prefix: str = ""
     scope: str = ""
-    attributes: Mapping[str, onnx.AttributeProto] | None = None
+    attributes: Mapping[str, Message] | None = None
     depth: int = 0
 
     def name(self, inner: str) -> str:
@@ -73,31 +88,65 @@ class _Frame:
         return known
 
 
+class _Function:
+    """A model-local function, read when it is first called."""
+
+    def __init__(self, source: Source, span: Span) -> None:
+        self._message = Message(source, *span)
+        self.name = self._message.text(1)
+        self.key = (_domain(self._message.text(10)), self.name, self._message.text(13))
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of its parameters."""
+        return self._message.texts(4)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of its results."""
+        return self._message.texts(5)
+
+    @cached_property
+    def opsets(self) -> dict[str, int]:
+        """The versions it imports, by domain."""
+        return _opsets(self._message.messages(9))
+
+    @cached_property
+    def defaults(self) -> list[Message]:
+        """Attributes with the values they have where a call gives none."""
+        return self._message.messages(11)
+
+    @cached_property
+    def nodes(self) -> list[WrittenNode]:
+        """Its body."""
+        reader = NodeReader(self._message.source, share_constants=False)
+        return [reader.read(span) for span in self._message.spans(7)]
+
+
 class Converter:
-    """Translates one ModelProto; collects assumptions and external files on the way.
+    """Translates one model; collects assumptions on the way.
 
     Args:
-        proto: The model, without large payloads.
-        payloads: What was left out of it.
-        records_scopes: Whether some node's metadata may name its module; False spares looking.
+        source: The model's bytes.
+        model: The fields of its ModelProto.
     """
 
-    def __init__(
-        self, proto: onnx.ModelProto, payloads: tuple[Payload, ...], *, records_scopes: bool = True
-    ) -> None:
+    def __init__(self, source: Source, model: Message) -> None:
         self.assumptions: list[str] = []
-        self.opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
-        self._proto = proto
-        self._tensors = TensorReader(payloads)
-        self._functions = {
-            (_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
-        }
-        self._function_constants: dict[int, tuple[object, Constant]] = {}
+        self.opsets = _opsets(model.messages(_MODEL_OPSETS))
+        self._model = model
+        self._source = source
+        functions = [_Function(source, span) for span in model.spans(_MODEL_FUNCTIONS)]
+        self._functions = {function.key: function for function in functions}
+        plain = not functions and source.errors == "strict"
+        self._nodes = NodeReader(source, share_files=plain)
+        self._function_nodes = NodeReader(source, share_constants=False)
+        self._tensors = TensorReader(source, self._nodes.name)
+        self._function_constants: dict[int, tuple[str, Constant]] = {}
         self._call_names: dict[str, int] = {}
         self._calls = 0
         self._expanded = 0
         self._depth = 0
-        self._records_scopes = records_scopes
 
     @property
     def external_files(self) -> tuple[str, ...]:
@@ -105,10 +154,16 @@ class Converter:
         return self._tensors.external_files
 
     def main_graph(self) -> Graph:
-        """The model's graph."""
+        """The model's graph.
+
+        Raises:
+            InvalidGraphError: It has none, or one that cannot be repaired.
+            WireError: A message is broken.
+            UnicodeDecodeError: A text is not UTF-8, and the source is strict.
+        """
         _check_versions(self.opsets)
-        graph = self._graph(self._proto.graph, _Frame(self.opsets), outermost=True)
-        check_names((), (*self.opsets, *_dim_names(graph.inputs)))
+        span = self._model.span(_MODEL_GRAPH) or (0, 0)
+        graph = self._graph(span, _Frame(self.opsets), outermost=True)
         if graph.captures:
             name = graph.captures[0]
             reader = next((node for node in graph.nodes if name in node.reads), None)
@@ -120,100 +175,110 @@ class Converter:
 
     # -- graphs ----------------------------------------------------------------------------
 
-    def _graph(self, proto: onnx.GraphProto, frame: _Frame, *, outermost: bool = False) -> Graph:
+    def _graph(self, span: Span, frame: _Frame, *, outermost: bool = False) -> Graph:
+        message = Message(self._source, *span)
+        graph_name = message.text(_GRAPH_NAME)
         self._depth += 1
         if self._depth > _DEEPEST_BODY:
             raise InvalidGraphError(
-                f"subgraph {quoted(proto.name)}", f"subgraphs nest deeper than {_DEEPEST_BODY}"
+                f"subgraph {quoted(graph_name)}", f"subgraphs nest deeper than {_DEEPEST_BODY}"
             )
-        constants = self._initializers(proto, frame)
+        constants = self._initializers(message, frame)
+        listed = [(self._value_name(value, frame), value) for value in message.messages(_INPUTS)]
         inputs = tuple(
-            GraphInput(frame.name(value.name), value_type(value.type, value.name))
-            for value in proto.input
-            if frame.name(value.name) not in constants
+            [
+                GraphInput(name, value_type(value.message(_VALUE_TYPE), value.text(_VALUE_NAME)))
+                for name, value in listed
+                if name not in constants
+            ]
         )
-        if outermost and len(inputs) < len(proto.input) and self._proto.ir_version < 4:
+        if outermost and len(inputs) < len(listed) and self._model.integer(_IR_VERSION) < 4:
             self.assumptions.append(
                 "initializers that this old file also lists as inputs are weights, not inputs"
             )
         nodes: list[Node] = []
-        for node in proto.node:
-            self._emit(node, frame, nodes, constants)
-        outputs = tuple(frame.name(value.name) for value in proto.output)
+        reader = self._function_nodes if frame.depth else self._nodes
+        read, emit = reader.read, self._emit
+        for node in message.spans(_NODES):
+            emit(read(node), frame, nodes, constants)
+        outputs = tuple([self._value_name(value, frame) for value in message.messages(_OUTPUTS)])
         defined = {*constants, *(graph_input.name for graph_input in inputs)}
         ordered, captures, was_sorted = in_order(nodes, defined, outputs)
         if not was_sorted:
-            where = "the graph" if outermost else f"subgraph {quoted(proto.name)}"
+            where = "the graph" if outermost else f"subgraph {quoted(graph_name)}"
             self.assumptions.append(
                 f"nodes of {where} were not topologically sorted; a stable sort put them in order"
             )
-        for index, node in enumerate(ordered):
-            node.index = index
+            for index, moved in enumerate(ordered):
+                moved.index = index
         self._depth -= 1
+        infos = [*message.spans(_INFOS), *message.spans(_OUTPUTS)]
         return Graph(
-            name=proto.name,
+            name=graph_name,
             nodes=tuple(ordered),
             inputs=inputs,
             outputs=outputs,
             constants=constants,
-            declared=DeclaredTypes(proto, frame.name),
+            declared=DeclaredTypes(self._source, infos, frame.name),
             captures=captures,
         )
 
-    def _initializers(self, proto: onnx.GraphProto, frame: _Frame) -> dict[str, Constant]:
+    def _value_name(self, value: Message, frame: _Frame) -> str:
+        """The name in a ValueInfoProto."""
+        return frame.name(self._nodes.name(value.raw(_VALUE_NAME)))
+
+    def _initializers(self, graph: Message, frame: _Frame) -> dict[str, Constant]:
         constants: dict[str, Constant] = {}
-        for tensor in proto.initializer:
-            known = self._function_constants.get(id(tensor)) if frame.depth else None
-            name = frame.name(tensor.name)
-            if known is not None:
-                constants[name] = known[1].under(name)
-                continue
-            constants[name] = self._tensors.dense(tensor, name, "initializer")
-            if frame.depth:
-                self._function_constants[id(tensor)] = (tensor, constants[name])
-        for sparse in proto.sparse_initializer:
-            name = frame.name(sparse.values.name)
-            constants[name] = self._tensors.sparse(sparse, name, "initializer")
-        if len(constants) < len(proto.initializer) + len(proto.sparse_initializer):
-            names = [t.name for t in proto.initializer]
-            names += [t.values.name for t in proto.sparse_initializer]
-            _refuse_repeated(names)
+        for number, sparse in ((_INITIALIZERS, False), (_SPARSES, True)):
+            for span in graph.spans(number):
+                constant = self._initializer(span, frame, sparse=sparse)
+                if constant.name in constants:
+                    raise _repeated(constant.name)
+                constants[constant.name] = constant
         return constants
+
+    def _initializer(self, span: Span, frame: _Frame, *, sparse: bool) -> Constant:
+        """The tensor stored there; in a further call of a function the same under another name."""
+        known = self._function_constants.get(span[0]) if frame.depth else None
+        if known is not None:
+            name, constant = known
+            return constant.under(frame.name(name))
+        read = self._tensors.sparse if sparse else self._tensors.dense
+        constant = read(span, None, "initializer")
+        if frame.depth:
+            self._function_constants[span[0]] = (constant.name, constant)
+            constant.name = frame.name(constant.name)
+        return constant
 
     # -- nodes -----------------------------------------------------------------------------
 
     def _emit(
         self,
-        proto: onnx.NodeProto,
+        written: WrittenNode,
         frame: _Frame,
         nodes: list[Node],
         constants: dict[str, Constant],
     ) -> None:
         """Append one node: itself, or the body of the function it calls."""
-        domain, op_type = proto.domain, proto.op_type
-        if domain == "ai.onnx":
-            domain = ""
+        name, inputs, outputs, kind, scope = written
+        domain, op_type, attributes = kind.domain, kind.op_type, kind.attributes
         if op_type == "Constant" and not domain:
-            constant = self._constant_node(proto, frame)
+            constant = self._constant_node(written, frame)
             if constant.name in constants:
-                _refuse_repeated([constant.name, constant.name])
+                raise _repeated(constant.name)
             constants[constant.name] = constant
             return
         if self._functions:
-            function = self._functions.get((domain, op_type, getattr(proto, "overload", "")))
+            function = self._functions.get((domain, op_type, kind.overload))
             if function is not None:
-                self._inline(proto, function, frame, nodes, constants)
+                self._inline(written, function, frame, nodes, constants)
                 return
         opset = frame.opsets.get(domain)
         if opset is None:
-            raise _no_opset(proto.name or op_type, op_type, domain)
-        name = proto.name
-        scope = _recorded_scope(proto) if self._records_scopes else None
-        attributes, subgraphs = _NOTHING
-        written = proto.attribute[:]
-        if written:
-            attributes, subgraphs = self._attributes(written, frame)
-        inputs, outputs = tuple(proto.input[:]), tuple(proto.output[:]) or _UNWANTED
+            raise _no_opset(name or op_type, op_type, domain)
+        subgraphs = _NO_SUBGRAPHS
+        if attributes is None:
+            attributes, subgraphs = self._attributes(kind.written, frame)
         if frame.rename is not None:
             inputs, outputs = tuple(map(frame.name, inputs)), tuple(map(frame.name, outputs))
             inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
@@ -221,133 +286,123 @@ class Converter:
             name = f"{frame.prefix}/{name or op_type}"
         nodes.append(
             Node(
-                name, domain, op_type, opset, inputs, outputs, attributes, subgraphs, scope,
+                name, domain, op_type, opset, inputs, outputs or _UNWANTED, attributes, subgraphs,
+                scope, len(nodes),
             )
         )  # fmt: skip
 
     def _inline(
         self,
-        call: onnx.NodeProto,
-        function: onnx.FunctionProto,
+        call: WrittenNode,
+        function: _Function,
         frame: _Frame,
         nodes: list[Node],
         constants: dict[str, Constant],
     ) -> None:
         """Expand a call of a model-local function."""
+        call_name, read, made, kind, _ = call
         if frame.depth >= _DEEPEST_CALL:
             raise InvalidGraphError(
                 f"function {quoted(function.name)}",
                 f"calls nest deeper than {_DEEPEST_CALL} (does it call itself?)",
             )
-        label = frame.prefix + "/" * bool(frame.prefix) + (call.name or call.op_type)
+        label = frame.prefix + "/" * bool(frame.prefix) + (call_name or kind.op_type)
         seen = self._call_names[label] = self._call_names.get(label, 0) + 1
-        if seen > 1 or not call.name:
+        if seen > 1 or not call_name:
             label = f"{label}#{seen}"
-        rename = dict.fromkeys(function.input, "")
-        rename |= {formal: frame.name(a) for formal, a in zip(function.input, call.input)}  # noqa: B905
-        for formal, actual in zip(function.output, call.output, strict=False):
+        rename = dict.fromkeys(function.inputs, "")
+        rename |= {formal: frame.name(a) for formal, a in zip(function.inputs, read)}  # noqa: B905
+        for formal, actual in zip(function.outputs, made, strict=False):
             if actual:
                 rename[formal] = frame.name(actual)
-        given = {a.name: _resolve(a, frame) for a in function.attribute_proto}
-        given |= {a.name: _resolve(a, frame) for a in call.attribute}
-        imported = {_domain(entry.domain): entry.version for entry in function.opset_import}
-        _check_versions(imported)
+        written = [Message(self._source, *span) for span in kind.written]
+        given = {attribute_name(a): _resolve(a, frame) for a in (*function.defaults, *written)}
+        _check_versions(function.opsets)
         inner = _Frame(
-            opsets={**frame.opsets, **imported},
+            opsets={**frame.opsets, **function.opsets},
             rename=rename,
             prefix=label,
-            scope="/".join(filter(None, (frame.scope, call.name.strip("/") or call.op_type))),
+            scope="/".join(filter(None, (frame.scope, call_name.strip("/") or kind.op_type))),
             attributes={name: value for name, value in given.items() if value is not None},
             depth=frame.depth + 1,
         )
         self._calls += 1
-        self._expanded += len(function.node)
+        self._expanded += len(function.nodes)
         if self._calls > MOST_CALLS or self._expanded > MOST_NODES:
             raise InvalidGraphError(
                 f"function {quoted(function.name)}",
                 f"expands to more than {MOST_CALLS} calls or {MOST_NODES} nodes",
             )
-        for node in function.node:
+        for node in function.nodes:
             self._emit(node, inner, nodes, constants)
 
-    def _attributes(
-        self, protos: Sequence[onnx.AttributeProto], frame: _Frame
-    ) -> tuple[Attributes, Subgraphs]:
+    def _attributes(self, written: Sequence[Span], frame: _Frame) -> tuple[Attributes, Subgraphs]:
         attributes: list[tuple[str, AttributeValue]] = []
         subgraphs: list[tuple[str, Graph]] = []
-        for proto in protos:
-            name = proto.name
+        for span in written:
+            attribute = Message(self._source, *span)
+            name = self._nodes.name(attribute.raw(1))
             if frame.rename is not None:
-                found = _resolve(proto, frame)
+                found = _resolve(attribute, frame)
                 if found is None:
                     continue
-                proto = found  # noqa: PLW2901 - the caller's attribute takes its place
-            kind = proto.type or _guessed_type(proto)
-            if kind == _INT:
-                attributes.append((name, proto.i))
-            elif kind == _INTS:
-                attributes.append((name, tuple(proto.ints[:])))
-            elif kind == _STRING:
-                attributes.append((name, _text(proto.s)))
-            elif kind == _FLOAT:
-                attributes.append((name, proto.f))
-            elif kind == _GRAPH:
-                subgraphs.append((name, self._graph(proto.g, frame)))
-            elif kind == _GRAPHS:
-                subgraphs.extend((name, self._graph(graph, frame)) for graph in proto.graphs)
+                attribute = found
+            kind = attribute_kind(attribute)
+            if kind in (GRAPH, GRAPHS):
+                spans = attribute.spans(ATTRIBUTE_FIELD[kind])
+                if kind == GRAPH:
+                    spans = [attribute.span(ATTRIBUTE_FIELD[kind]) or (0, 0)]
+                subgraphs.extend((name, self._graph(graph, frame)) for graph in spans)
             else:
-                attributes.append((name, self._plain_attribute(proto, kind)))
+                attributes.append((name, self._value(attribute, kind)))
         return tuple(attributes), tuple(subgraphs)
 
-    def _plain_attribute(self, proto: onnx.AttributeProto, kind: int) -> AttributeValue:
-        readers: dict[int, Callable[[], AttributeValue]] = {
-            _TENSOR: lambda: self._tensors.dense(proto.t, proto.name, "attribute"),
-            _FLOATS: lambda: tuple(proto.floats),
-            _STRINGS: lambda: tuple(map(_text, proto.strings)),
-            _TENSORS: lambda: tuple(
-                self._tensors.dense(t, proto.name, "attribute") for t in proto.tensors
-            ),
-            _SPARSE: lambda: self._tensors.sparse(proto.sparse_tensor, proto.name, "attribute"),
-            _SPARSES: lambda: tuple(
-                self._tensors.sparse(t, proto.name, "attribute") for t in proto.sparse_tensors
-            ),
-            _TYPE: lambda: value_type(proto.tp, proto.name),
-            _TYPES: lambda: tuple(value_type(tp, proto.name) for tp in proto.type_protos),
-        }
-        reader = readers.get(kind)
-        return reader() if reader is not None else ()
+    def _value(self, attribute: Message, kind: int) -> AttributeValue:
+        """What an attribute holds that is no graph."""
+        if kind in PLAIN:
+            return plain_value(attribute)
+        name, field = attribute_name(attribute), ATTRIBUTE_FIELD[kind]
+        if kind == TYPE:
+            return value_type(attribute.message(field), name)
+        if kind == TYPES:
+            return tuple([value_type(message, name) for message in attribute.messages(field)])
+        read = self._tensors.sparse if kind in (SPARSE, SPARSES) else self._tensors.dense
+        if kind in (TENSORS, SPARSES):
+            return tuple([read(span, name, "attribute") for span in attribute.spans(field)])
+        return read(attribute.span(field) or (0, 0), name, "attribute")
 
     # -- tensors ---------------------------------------------------------------------------
 
-    def _constant_node(self, proto: onnx.NodeProto, frame: _Frame) -> Constant:
-        made, written = proto.output[:], proto.attribute[:]
-        name = frame.name(made[0]) if made else ""
-        attribute = _resolve(written[0], frame) if written else None
+    def _constant_node(self, written: WrittenNode, frame: _Frame) -> Constant:
+        node, _, outputs, kind, _ = written
+        name = frame.name(outputs[0]) if outputs else ""
+        known = kind.constant
+        if known is not None and name:
+            return known.again(name)
+        attribute = Message(self._source, *kind.written[0]) if kind.written else None
+        if attribute is not None:
+            attribute = _resolve(attribute, frame)
         if not name or attribute is None:
             raise InvalidGraphError(
-                f"Constant node {quoted(proto.name or name)}", "has no output or no value"
+                f"Constant node {quoted(node or name)}", "has no output or no value"
             )
-        known = self._function_constants.get(id(attribute)) if frame.depth else None
-        if known is not None:
-            return known[1].under(name)
-        kind = attribute.type or _guessed_type(attribute)
-        if kind == _TENSOR:
-            constant = self._tensors.dense(attribute.t, name, "Constant")
-        elif kind == _SPARSE:
-            constant = self._tensors.sparse(attribute.sparse_tensor, name, "Constant")
+        if frame.depth and attribute.begin in self._function_constants:
+            return self._function_constants[attribute.begin][1].under(name)
+        value = attribute_kind(attribute)
+        span = (
+            attribute.span(ATTRIBUTE_FIELD[value]) or (0, 0) if value in (TENSOR, SPARSE) else None
+        )
+        if span is None:
+            constant = _scalar_constant(attribute, value, name)
+        elif value == TENSOR:
+            constant = self._tensors.dense(span, name, "Constant")
         else:
-            constant = _scalar_constant(attribute, kind, name)
+            constant = self._tensors.sparse(span, name, "Constant")
         if frame.depth:
-            # The attribute is kept, or another one would be given its address, so its id.
-            self._function_constants[id(attribute)] = (attribute, constant)
+            self._function_constants[attribute.begin] = (name, constant)
+        elif kind.shared:
+            kind.constant = constant
         return constant
-
-
-def _dim_names(inputs: tuple[GraphInput, ...]) -> Iterator[str]:
-    for item in inputs:
-        for dim in item.type.shape or ():
-            if isinstance(dim, SymbolicDim):
-                yield dim.name
 
 
 def _domain(domain: str) -> str:
@@ -355,44 +410,29 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+def _opsets(imports: Sequence[Message]) -> dict[str, int]:
+    """Versions by domain."""
+    return {_domain(item.text(_OPSET_DOMAIN)): item.integer(_OPSET_VERSION) for item in imports}
 
 
-def _guessed_type(proto: onnx.AttributeProto) -> int:
-    """Files older than IR 3 may leave the attribute type out: the field that is set tells it."""
-    for kind, field in ((_FLOAT, "f"), (_INT, "i"), (_STRING, "s"), (_TENSOR, "t"), (_GRAPH, "g")):
-        if proto.HasField(field):
-            return kind
-    for kind, field in ((_FLOATS, "floats"), (_INTS, "ints"), (_STRINGS, "strings")):
-        if len(getattr(proto, field)):
-            return kind
-    return _INTS
-
-
-def _scalar_constant(attribute: onnx.AttributeProto, kind: int, name: str) -> Constant:
+def _scalar_constant(attribute: Message, kind: int, name: str) -> Constant:
     """A Constant node whose value is a plain number, list of numbers or text."""
     import numpy as np
 
-    if kind in (_STRING, _STRINGS):
-        shape = () if kind == _STRING else (len(attribute.strings),)
+    if kind in (STRING, STRINGS):
+        texts = attribute.spans(ATTRIBUTE_FIELD[kind])
+        shape = () if kind == STRING else (len(texts),)
         return Constant(name, DType.STRING, shape, None, origin="Constant")
-    number = {_FLOAT: "f", _INT: "i", _FLOATS: "floats", _INTS: "ints"}.get(kind, "ints")
-    is_float = kind in (_FLOAT, _FLOATS)
-    value = np.array(getattr(attribute, number), dtype=np.float32 if is_float else np.int64)
-    if kind in (_FLOATS, _INTS):
-        value = value.reshape(-1)
+    is_float = kind in (FLOAT, FLOATS)
+    numbers = plain_value(attribute) if kind in (FLOAT, INT, FLOATS, INTS) else ()
+    value = np.array(numbers, dtype=np.float32 if is_float else np.int64)
     dtype = DType.FLOAT if is_float else DType.INT64
     return Constant(name, dtype, value.shape, value.nbytes, value=value, origin="Constant")
 
 
-def _refuse_repeated(names: list[str]) -> None:
-    """Raise for a name that several constants have."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidGraphError(f"tensor {quoted(name)}", "is defined a second time")
-        seen.add(name)
+def _repeated(name: str) -> InvalidGraphError:
+    """The error for a name that several constants have."""
+    return InvalidGraphError(f"tensor {quoted(name)}", "is defined a second time")
 
 
 def _check_versions(opsets: Mapping[str, int]) -> None:
@@ -413,17 +453,9 @@ def _no_opset(name: str, op_type: str, domain: str) -> InvalidGraphError:
     )
 
 
-def _resolve(proto: onnx.AttributeProto, frame: _Frame) -> onnx.AttributeProto | None:
+def _resolve(attribute: Message, frame: _Frame) -> Message | None:
     """The attribute itself, or for a reference the caller's attribute; None when not given."""
-    if not proto.ref_attr_name:
-        return proto
-    return None if frame.attributes is None else frame.attributes.get(proto.ref_attr_name)
-
-
-def _recorded_scope(proto: onnx.NodeProto) -> str | None:
-    """The module path an exporter left in the node's metadata; None when there is none."""
-    for entry in proto.metadata_props[:]:
-        if entry.key == SCOPES_KEY:
-            modules = entry.value.strip("[]").replace("'", "").split(", ")
-            return modules[-2].replace(".", "/") if len(modules) > 1 else ""
-    return None
+    reference = attribute_reference(attribute)
+    if not reference:
+        return attribute
+    return None if frame.attributes is None else frame.attributes.get(reference)

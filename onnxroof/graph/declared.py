@@ -1,61 +1,121 @@
-"""Declared types: what a file says of a value before anything is inferred."""
+"""Declared types: what a file says of a value before anything is inferred.
+
+Field numbers are those of onnx.proto.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from onnxroof.graph.types import DTYPE_BY_CODE, SymbolicDim, ValueType
+from onnxroof.graph.wire import BYTES, VARINT, Message, Source, WireError, message_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    import onnx
+    from onnxroof.graph.wire import Span
 
 _NOT_A_NAME = frozenset({"", "?", "-1", "None", "*"})
 """What exporters write for a dimension without a name: two of them need not be equal."""
 
+_TENSOR, _SEQUENCE, _MAP, _OPAQUE, _SPARSE, _OPTIONAL = 1, 4, 5, 7, 8, 9
+_KINDS = dict.fromkeys((_TENSOR, _SEQUENCE, _MAP, _OPAQUE, _SPARSE, _OPTIONAL), BYTES)
+_AROUND = {_SEQUENCE: "sequence", _OPTIONAL: "optional", _MAP: "map"}
+_ELEMENT, _SHAPE, _DIM, _MAP_VALUE = 1, 2, 1, 2
+_DIM_VALUE, _DIM_NAME = 1, 2
+_SIZES = {_DIM_VALUE: VARINT, _DIM_NAME: BYTES}
+_NAME, _TYPE = 1, 2
 
-def value_type(proto: onnx.TypeProto, name: str) -> ValueType:
-    """A declared type. An unnamed ("", "?") or negative dimension becomes a fresh SymbolicDim."""
-    kind = proto.WhichOneof("value")
-    if kind in {"tensor_type", "sparse_tensor_type"}:
-        tensor = getattr(proto, kind)
-        dtype = DTYPE_BY_CODE.get(tensor.elem_type)
-        if not tensor.HasField("shape"):
-            return ValueType("tensor", dtype)
-        dims: list[int | SymbolicDim] = []
-        for axis, dim in enumerate(tensor.shape.dim):
-            if dim.HasField("dim_value") and dim.dim_value >= 0:
-                dims.append(dim.dim_value)
-            elif dim.dim_param.strip("?") not in _NOT_A_NAME:
-                dims.append(SymbolicDim(dim.dim_param))
-            else:
-                dims.append(SymbolicDim(f"?{name}.{axis}", named=False))
-        return ValueType("tensor", dtype, tuple(dims))
-    if kind in ("sequence_type", "optional_type"):
-        return ValueType(kind[:-5], element=value_type(getattr(proto, kind).elem_type, name))
-    if kind == "map_type":
-        return ValueType("map", element=value_type(proto.map_type.value_type, name))
-    return ValueType("opaque")
+_BETWEEN_BYTES = 4
+"""Tag and length of what stands in a file one after the other."""
+
+_DEEPEST = 30
+"""Types within types beyond this are refused."""
+
+
+def encoded_type(encoded: bytes, name: str) -> ValueType:
+    """The type in the bytes of a TypeProto."""
+    return value_type(Message(Source(encoded), 0, len(encoded)), name)
+
+
+def value_type(message: Message | None, name: str, depth: int = 0) -> ValueType:
+    """The type in a TypeProto. A dimension without a name or a size becomes a fresh SymbolicDim.
+
+    Raises:
+        WireError: The message is broken or nested too deep.
+    """
+    if depth > _DEEPEST:
+        raise WireError(f"not an ONNX model: types nested deeper than {_DEEPEST}")
+    kind = 0 if message is None else _last(message, _KINDS)
+    inner = None if message is None else message.message(kind)
+    if inner is None or kind == _OPAQUE:
+        return ValueType("opaque")
+    if kind in _AROUND:
+        element = inner.message(_MAP_VALUE if kind == _MAP else _ELEMENT)
+        return ValueType(_AROUND[kind], element=value_type(element, name, depth + 1))
+    dtype = DTYPE_BY_CODE.get(inner.integer(_ELEMENT))
+    shape = inner.message(_SHAPE)
+    if shape is None:
+        return ValueType("tensor", dtype)
+    dims = [_dim(dim, f"?{name}.{axis}") for axis, dim in enumerate(shape.messages(_DIM))]
+    return ValueType("tensor", dtype, tuple(dims))
+
+
+def _dim(message: Message, fresh: str) -> int | SymbolicDim:
+    if _last(message, _SIZES) == _DIM_VALUE:
+        size = message.integer(_DIM_VALUE)
+        return size if size >= 0 else SymbolicDim(fresh, named=False)
+    written = message.text(_DIM_NAME)
+    if written.strip("?") not in _NOT_A_NAME:
+        return SymbolicDim(written)
+    return SymbolicDim(fresh, named=False)
+
+
+def _last(message: Message, fields: Mapping[int, int]) -> int:
+    """Of fields of which one can be set, the one that is: the last one written; 0 for none.
+
+    Args:
+        message: Where they stand.
+        fields: Number → wire type.
+    """
+    found, data = 0, message.source.data
+    for number, start, *_ in message_fields(data, message.begin, message.end):
+        if fields.get(number) == data[start] & 7:
+            found = number
+    return found
 
 
 class DeclaredTypes(Mapping[str, ValueType]):
     """The file's value_info, read when somebody asks: few models ever need it."""
 
-    def __init__(self, graph: onnx.GraphProto, rename: Callable[[str], str]) -> None:
-        self._graph = graph
+    def __init__(self, source: Source, infos: Sequence[Span], rename: Callable[[str], str]) -> None:
+        """Keep the bytes of some ValueInfoProtos, at once where they stand together."""
+        starts = [start for start, _ in infos]
+        lengths = [stop - start for start, stop in infos]
+        first, last = (min(starts), max(starts)) if starts else (0, 0)
+        if starts and last - first <= sum(lengths) + _BETWEEN_BYTES * len(infos):
+            self._data = source.data[first : last + lengths[starts.index(last)]]
+            self._starts = array("q", [start - first for start in starts])
+        else:
+            self._data = b"".join([source.data[start:stop] for start, stop in infos])
+            self._starts = array("q", accumulate(lengths[:-1], initial=0))
+        self._lengths = array("q", lengths)
         self._rename = rename
-        self._index: dict[str, onnx.ValueInfoProto] | None = None
+        self._index: dict[str, Message] | None = None
 
-    def _by_name(self) -> dict[str, onnx.ValueInfoProto]:
+    def _by_name(self) -> dict[str, Message]:
         if self._index is None:
-            protos = (*self._graph.value_info, *self._graph.output)
-            self._index = {self._rename(proto.name): proto for proto in protos}
+            source = Source(self._data, "backslashreplace")
+            places = zip(self._starts, self._lengths, strict=False)
+            messages = [Message(source, start, start + length) for start, length in places]
+            self._index = {self._rename(message.text(_NAME)): message for message in messages}
         return self._index
 
     def __getitem__(self, name: str) -> ValueType:
-        return value_type(self._by_name()[name].type, name)
+        return value_type(self._by_name()[name].message(_TYPE), name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name())

@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, ModelUnreadableError, quoted
-from onnxroof.graph.text import NotTextError, with_text
+from onnxroof.graph.convert import Converter
 from onnxroof.graph.types import Model
-from onnxroof.graph.wire import WireError, skeleton
+from onnxroof.graph.wire import Message, Source, WireError
 
 if TYPE_CHECKING:
     import onnx
 
-    from onnxroof.graph.types import Payload
-
     ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 _MEMORY_NAME = "<model in memory>"
+
+_IR_VERSION, _PRODUCER, _PRODUCER_VERSION, _GRAPH = 1, 2, 3, 7
+"""Fields of a ModelProto."""
 
 _TFLITE = b"TFL3"
 """Stands four bytes into the file."""
@@ -58,25 +59,19 @@ def load_model(source: ModelSource) -> Model:
             imported, or names an external file outside the model's folder.
     """
     if isinstance(source, bytes | bytearray | memoryview):
-        return _from_buffer(_as_bytes(source), None)
+        return _from_bytes(bytes(source), None)
     if isinstance(source, str | os.PathLike):
         return _from_file(os.fspath(source))
-    if hasattr(source, "graph") and hasattr(source, "ByteSize"):
-        return _translate(source, (), None, source.ByteSize())
+    if hasattr(source, "graph") and hasattr(source, "SerializeToString"):
+        return _from_bytes(source.SerializeToString(), None)
     raise ModelUnreadableError(
         _MEMORY_NAME, f"expected a path, bytes or a ModelProto, got {type(source).__name__}"
     )
 
 
-def _as_bytes(source: bytes | bytearray | memoryview) -> memoryview:
-    """The buffer byte by byte, whatever it holds."""
-    view = memoryview(source)
-    return view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
-
-
 def _from_file(path: str) -> Model:
-    with _mapped(path) as mapped, memoryview(mapped) as view:
-        return _from_buffer(view, path)
+    with _mapped(path) as mapped:
+        return _from_bytes(mapped, path)
 
 
 def _mapped(path: str) -> mmap.mmap:
@@ -93,69 +88,52 @@ def _mapped(path: str) -> mmap.mmap:
     raise ModelUnreadableError(path, "the file is empty")
 
 
-def _from_buffer(buffer: memoryview, path: str | None) -> Model:
-    import onnx
-    from google.protobuf.message import DecodeError
-
+def _from_bytes(data: bytes | mmap.mmap, path: str | None) -> Model:
     where = path or _MEMORY_NAME
-    head = bytes(buffer[:32])
+    head = data[:32]
     for magic, what in _LOOKS_LIKE:
         if head.startswith(magic) or (magic == _TFLITE and head[4:8] == magic):
             raise ModelUnreadableError(where, what)
     try:
-        stripped, payloads = skeleton(buffer)
-        proto = onnx.ModelProto.FromString(stripped)
+        try:
+            return _translated(Source(data), path, ())
+        except UnicodeDecodeError:
+            said = "names that are not UTF-8 text are shown with escapes"
+            return _translated(Source(data, "backslashreplace"), path, (said,))
     except WireError as error:
         raise ModelUnreadableError(where, str(error)) from None
-    except (DecodeError, UnicodeDecodeError):
-        raise ModelUnreadableError(where, "not an ONNX model: protobuf cannot parse it") from None
-    return _translate(proto, payloads, path, len(buffer), stripped)
 
 
-def _translate(
-    proto: onnx.ModelProto,
-    payloads: tuple[Payload, ...],
-    path: str | None,
-    file_bytes: int,
-    encoded: bytes = b"",
-) -> Model:
-    from onnxroof.graph.convert import SCOPES_KEY, Converter
-
+def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) -> Model:
     where = path or _MEMORY_NAME
-    if not proto.HasField("graph"):
+    message = Message(source, 0, len(source.data))
+    if not message.has(_GRAPH):
         raise ModelUnreadableError(where, "not an ONNX model: it holds no graph")
-    if not proto.graph.node and not proto.graph.output:
+    converter = Converter(source, message)
+    graph = converter.main_graph()
+    made = [constant for constant in graph.constants.values() if constant.origin == "Constant"]
+    if not (graph.nodes or graph.outputs or made):
         raise InvalidGraphError(where, "the graph is empty: it has neither nodes nor outputs")
-    records_scopes = not encoded or SCOPES_KEY.encode() in encoded
-    converter = Converter(proto, payloads, records_scopes=records_scopes)
-    try:
-        graph = converter.main_graph()
-    except (NotTextError, TypeError, AttributeError):
-        repaired = with_text(proto)
-        if repaired is None:
-            raise
-        converter = Converter(repaired, payloads)
-        graph = converter.main_graph()
-        converter.assumptions.append("names that are not UTF-8 text are shown with escapes")
-    assumptions = converter.assumptions
+    assumptions = (*converter.assumptions, *assumptions)
     if path is not None:
-        assumptions = assumptions + _missing_files(Path(path).parent, converter.external_files)
+        assumptions += _missing_files(Path(path).parent, converter.external_files)
     return Model(
         graph=graph,
         opsets=converter.opsets,
-        ir_version=proto.ir_version,
-        producer=f"{proto.producer_name} {proto.producer_version}".strip(),
+        ir_version=message.integer(_IR_VERSION),
+        producer=f"{message.text(_PRODUCER)} {message.text(_PRODUCER_VERSION)}".strip(),
         path=path,
-        file_bytes=file_bytes,
+        file_bytes=len(source.data),
         external_files=converter.external_files,
-        assumptions=tuple(assumptions),
+        assumptions=assumptions,
     )
 
 
-def _missing_files(folder: Path, names: tuple[str, ...]) -> list[str]:
-    return [
+def _missing_files(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+    said = [
         f"external data missing; value checks skipped ({quoted(name)} is not beside the model, "
         "and nothing that is counted needs it)"
         for name in names
         if not os.path.isfile(folder / name)  # noqa: PTH113 - Path.is_file raises on long names
     ]
+    return tuple(said)

@@ -9,7 +9,6 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.text import check_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,7 +23,6 @@ def in_order(
 
     Raises:
         InvalidGraphError: A tensor is made twice, or the nodes form a cycle.
-        NotTextError: A name is not text.
     """
     available = set(defined)
     available.add("")
@@ -38,7 +36,6 @@ def in_order(
         available.update(made)
         makes += len(made) - made.count("")
     foreign.update((name, None) for name in outputs if name not in available)
-    check_names(nodes, available, foreign)
     if len(available) - len(defined) - 1 != makes:
         _refuse_second_maker(nodes, defined)
     late = [name for name in foreign if name in available]

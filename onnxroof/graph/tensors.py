@@ -1,63 +1,167 @@
 """TensorProto → `Constant`: type, shape, tiny values, and where the bytes of the rest lie.
 
 External data are never opened here; a path that leaves the model's folder is refused at once.
+Field numbers are those of onnx.proto.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
+import re
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
 from onnxroof.graph.types import DTYPE_BY_CODE, Constant, DType, Payload, is_countable
 from onnxroof.graph.values import decode_numbers
-from onnxroof.graph.wire import LARGEST_KEPT_BYTES, PAYLOAD_KEY
+from onnxroof.graph.wire import BYTES, Message, Source, WireError, encoded, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
-    import onnx
     from numpy.typing import NDArray
+
+    from onnxroof.graph.wire import Span
+
+    Place = tuple[str | None, int, int | None, str]
+
+LARGEST_KEPT_BYTES = 1024
+"""Tensors with no more data than this keep them: shape arithmetic may need their values."""
+
+_DIMS, _TYPE, _NAME, _RAW, _EXTERNAL = 1, 2, 8, 9, 13
+_DATA_FIELDS: Mapping[int, str] = {
+    4: "float_data",
+    5: "int32_data",
+    6: "string_data",
+    7: "int64_data",
+    _RAW: "raw",
+    10: "double_data",
+    11: "uint64_data",
+}
+_IS_RAW = {4: DType.FLOAT, 10: DType.DOUBLE}
+"""Typed fields whose packed form is the raw form, for tensors of their own type."""
+
+_KEY, _VALUE = 1, 2
+_SPARSE_VALUES, _SPARSE_INDICES, _SPARSE_DIMS = 1, 2, 3
+
+_NAME_TAG, _EXTERNAL_TAG = _NAME << 3 | BYTES, _EXTERNAL << 3 | BYTES
+_DATA_TAGS = frozenset(field << 3 | BYTES for field in _DATA_FIELDS)
+_IS_EXTERNAL_TAG = 14 << 3
+"""Says that data are external, which the entries tell too."""
+
+_LONGEST_HEAD = 512
+"""Bytes of a message in which everything but its data is looked for at first."""
+
+_HEAD = re.compile(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])*\x10[\x00-\x7f]", re.DOTALL)
+"""Dimensions and type: how nearly all tensors begin."""
 
 
 class TensorReader:
-    """Reads the tensors of one model; notes the external files they name."""
+    """Reads the tensors of one model; notes the external files they name.
 
-    def __init__(self, payloads: tuple[Payload, ...]) -> None:
-        self._payloads = payloads
+    Args:
+        source: The file.
+        name_of: What makes a name of its bytes.
+    """
+
+    def __init__(self, source: Source, name_of: Callable[[bytes], str]) -> None:
+        self._source = source
+        self._name_of = name_of
         self._external: dict[str, None] = {}
+        self._checked: set[bytes] = set()
+        self._shapes: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
+        self._heads: dict[bytes, tuple[DType, tuple[int, ...], int | None]] = {}
 
     @property
     def external_files(self) -> tuple[str, ...]:
         """Names of the external data files, in order of first use."""
         return tuple(self._external)
 
-    def dense(self, proto: onnx.TensorProto, name: str, origin: str) -> Constant:
-        """A dense tensor. Raises InvalidGraphError for an unknown type or a negative size."""
-        dtype = DTYPE_BY_CODE.get(proto.data_type)
-        if dtype is None:
-            dtype = _dtype(proto.data_type, name)
-        shape = tuple(proto.dims[:])
-        if shape:
-            _check_sizes(name, shape)
-        stored_bytes = dtype.nbytes(math.prod(shape))
-        raw = value = payload = None
-        if proto.external_data:
-            payload = self._located(proto, name)
-        elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
-            raw = proto.raw_data or None
-            if raw is None:
-                value = _typed_data(proto, dtype, shape)
-        return Constant(name, dtype, shape, stored_bytes, raw, value, payload, None, origin)
+    def dense(self, span: Span, name: str | None, origin: str) -> Constant:
+        """A dense tensor.
 
-    def sparse(self, proto: onnx.SparseTensorProto, name: str, origin: str) -> Constant:
+        Args:
+            span: Where its message lies.
+            name: What to call it; None for the name it has.
+            origin: See `Constant`.
+
+        Raises:
+            InvalidGraphError: An unknown type or a size no tensor has.
+            WireError: The message is broken.
+        """
+        begin, end = span
+        size = end - begin
+        head = self._source.data[begin : min(end, begin + _LONGEST_HEAD)]
+        found = _HEAD.match(head)
+        fields = None if found is None else _fields(head, found.end(), size)
+        if found is None or fields is None:
+            return self._in_any_order(span, name, origin)
+        own, field, start, stop, entries = fields
+        if name is None:
+            name = self._name_of(own)
+        known = self._heads.get(found[0])
+        if known is None:
+            message = Message(self._source, begin, begin + found.end())
+            known = self._heads[found[0]] = self._type_and_shape(message, name)
+        dtype, shape, stored_bytes = known
+        raw = value = None
+        place: Place | bytes | None = None
+        if entries:
+            place = head[entries:]
+            self._locate(place, name)
+        elif stop - start > LARGEST_KEPT_BYTES:
+            place = (None, begin + start, stop - start, _DATA_FIELDS[field])
+        elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
+            fills = stop - start == stored_bytes
+            if stop > start and (field == _RAW or (fills and _IS_RAW.get(field) is dtype)):
+                raw = self._source.data[begin + start : begin + stop]
+            elif field or not stored_bytes:
+                value = _typed_data(Message(self._source, begin, end), dtype, shape)
+        return Constant(name, dtype, shape, stored_bytes, raw, value, place, None, origin)
+
+    def _in_any_order(self, span: Span, name: str | None, origin: str) -> Constant:
+        """A tensor whose fields do not stand as they usually do."""
+        message = Message(self._source, *span)
+        if name is None:
+            name = self._name_of(message.raw(_NAME))
+        dtype, shape, stored_bytes = self._type_and_shape(message, name)
+        pieces = message.pieces(_DATA_FIELDS)
+        raw = value = None
+        place: Place | bytes | None = None
+        if message.spans(_EXTERNAL):
+            place = b"".join([encoded(_EXTERNAL, entry) for entry in message.raws(_EXTERNAL)])
+            self._locate(place, name)
+        elif sum(stop - start for _, start, stop in pieces) > LARGEST_KEPT_BYTES:
+            field, start, stop = pieces[0]
+            place = (None, start, stop - start, _DATA_FIELDS[field])
+            if len(pieces) > 1:  # unpacked or repeated: the whole message, for protobuf to decode
+                place = (None, span[0], span[1] - span[0], "message")
+        elif stored_bytes is not None and stored_bytes <= LARGEST_KEPT_BYTES:
+            raw = message.raw(_RAW) or None
+            if raw is None:
+                value = _typed_data(message, dtype, shape)
+        return Constant(name, dtype, shape, stored_bytes, raw, value, place, None, origin)
+
+    def _type_and_shape(
+        self, message: Message, name: str
+    ) -> tuple[DType, tuple[int, ...], int | None]:
+        """(type, shape, bytes as stored) of a tensor. Raises InvalidGraphError."""
+        code = message.integer(_TYPE)
+        dtype = DTYPE_BY_CODE.get(code)
+        if dtype is None:
+            raise InvalidGraphError(
+                f"tensor {quoted(name)}", f"has an unknown element type ({code})"
+            )
+        shape, elements = self._sized(name, message.integers(_DIMS))
+        return dtype, shape, dtype.nbytes(elements)
+
+    def sparse(self, span: Span, name: str | None, origin: str) -> Constant:
         """A sparse tensor: stored bytes are those of its values and its int64 indices."""
-        values = self.dense(proto.values, name, origin)
-        indices = self.dense(proto.indices, name, origin)
-        shape = tuple(proto.dims)
-        _check_sizes(name, shape)
+        message = Message(self._source, *span)
+        parts = message.span(_SPARSE_VALUES), message.span(_SPARSE_INDICES)
+        values, indices = [self.dense(part or (0, 0), name, origin) for part in parts]
+        name = values.name
+        shape, _ = self._sized(name, message.integers(_SPARSE_DIMS))
         stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
         return Constant(
             name,
@@ -69,63 +173,103 @@ class TensorReader:
             origin=origin,
         )
 
-    def _located(
-        self, proto: onnx.TensorProto, name: str
-    ) -> Payload | Callable[[], Payload | None] | None:
-        """Where the bytes lie, or how to find out; refuses what is outside the model's folder."""
-        first = proto.external_data[0]
-        if first.key == PAYLOAD_KEY:
-            return self._left_out(first.value)
-        location = first.value if first.key == "location" else _location(proto)
+    def _sized(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """The one tuple of all equal shapes, and how many elements it has.
+
+        Raises:
+            InvalidGraphError: No tensor has these sizes.
+        """
+        if min(shape, default=0) < 0:
+            raise InvalidGraphError(
+                f"tensor {quoted(name)}", f"has a negative dimension: {shape!s:.200}"
+            )
+        if not is_countable(shape):
+            raise InvalidGraphError(
+                f"tensor {quoted(name)}", f"has more than 2^63 elements: {shape!s:.200}"
+            )
+        return self._shapes.setdefault(shape, (shape, math.prod(shape)))
+
+    def _locate(self, entries: bytes, name: str) -> None:
+        """Note the external file that is named; refuse what is outside the model's folder."""
+        first = entries[: entries[1] + 2]  # the same in all tensors of one file
+        if first in self._checked:
+            return
+        read = _entries(entries, self._source.errors)
+        location = next((value for key, value in read if key == "location"), "")
         if location not in self._external:
             _refuse_escape(location, name)
             self._external[location] = None
-        return partial(self._payload, proto)
-
-    def _left_out(self, index: str) -> Payload | None:
-        """What stood where the marker is; None where a file only imitates one."""
-        number = _number(index)
-        return None if number is None or number >= len(self._payloads) else self._payloads[number]
-
-    def _payload(self, proto: onnx.TensorProto) -> Payload | None:
-        """Where the bytes of a tensor lie, read on demand."""
-        entries = {entry.key: entry.value for entry in reversed(proto.external_data)}
-        if PAYLOAD_KEY in entries:
-            return self._left_out(entries[PAYLOAD_KEY])
-        offset = _number(entries.get("offset", ""))
-        return Payload(_location(proto), offset or 0, _number(entries.get("length", "")))
+        if read[0][0] == "location" and entries[1] < 0x80:
+            self._checked.add(first)
 
 
 def _typed_data(
-    proto: onnx.TensorProto, dtype: DType, shape: tuple[int, ...]
+    message: Message, dtype: DType, shape: tuple[int, ...]
 ) -> NDArray[np.generic] | None:
-    for field in ("int64_data", "int32_data", "float_data", "double_data", "uint64_data"):
-        numbers = getattr(proto, field)
-        if len(numbers):
-            return decode_numbers(list(numbers), dtype, shape)
-    return decode_numbers([], dtype, shape) if 0 in shape else None
+    """The elements of a tiny tensor whose data stand in a typed field."""
+    half = 1 << 31  # of an int32 only the lower half of a longer number counts
+    short = [(number + half) % (2 * half) - half for number in message.integers(5)]
+    integers = list(message.integers(7)) or short
+    if integers:
+        return decode_numbers(integers, dtype, shape)
+    for field, layout in ((4, "f"), (10, "d")):
+        floats = message.floats(field, layout)
+        if floats:
+            return decode_numbers(list(floats), dtype, shape)
+    unsigned = [number % (1 << 64) for number in message.integers(11)]
+    return decode_numbers(unsigned, dtype, shape) if unsigned or 0 in shape else None
 
 
-def _dtype(code: int, name: str) -> DType:
-    dtype = DTYPE_BY_CODE.get(code)
-    if dtype is None:
-        raise InvalidGraphError(f"tensor {quoted(name)}", f"has an unknown element type ({code})")
-    return dtype
+def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int, int] | None:
+    """What follows a tensor's dimensions and type, where it stands as it usually does.
+
+    Args:
+        head: The message, or its beginning.
+        position: Where dimensions and type end.
+        size: Bytes of the whole message.
+
+    Returns:
+        Name, field of the data, where they begin and end, where the entries of external data
+        begin; 0 where there are none.
+    """
+    own, field, start, stop, entries = b"", 0, 0, 0, 0
+    try:
+        while position < size:
+            tag, length = head[position], head[position + 1]
+            at = position + 2
+            if tag == _IS_EXTERNAL_TAG and length < 0x80:
+                position = at
+                continue
+            if length > 0x7F:
+                length, at = varint(head, position + 1, len(head))
+            if tag == _NAME_TAG:
+                own = head[at : at + length]
+            elif tag == _EXTERNAL_TAG:
+                entries = entries or position
+            elif tag in _DATA_TAGS and not field and not entries:
+                field, start, stop = tag >> 3, at, at + length
+            else:
+                return None
+            position = at + length
+    except (IndexError, WireError):
+        return None
+    if position != size or (size > len(head) and stop != size):
+        return None
+    return own, field, start, stop, entries
 
 
-def _check_sizes(name: str, shape: tuple[int, ...]) -> None:
-    """Refuse sizes that no tensor has."""
-    if min(shape, default=0) < 0:
-        raise InvalidGraphError(f"tensor {quoted(name)}", f"has a negative dimension: {shape}")
-    if not is_countable(shape):
-        raise InvalidGraphError(
-            f"tensor {quoted(name)}", f"has more than 2^63 elements: {shape!s:.200}"
-        )
+def external_payload(entries: bytes) -> Payload:
+    """Where external data lie, from the entries that say so; of several the first counts."""
+    said = dict(reversed(_entries(entries, "backslashreplace")))
+    offset = _number(said.get("offset", ""))
+    return Payload(said.get("location", ""), offset or 0, _number(said.get("length", "")))
 
 
-def _location(proto: onnx.TensorProto) -> str:
-    """The data file a tensor names; of several the first, the one that was checked."""
-    return next((entry.value for entry in proto.external_data if entry.key == "location"), "")
+def _entries(encoded: bytes, errors: str) -> list[tuple[str, str]]:
+    """(key, value) of each entry of a tensor's external data."""
+    message = Message(Source(encoded, errors), 0, len(encoded))
+    entries = message.messages(_EXTERNAL)
+    return [(entry.text(_KEY), entry.text(_VALUE)) for entry in entries]
 
 
 def _number(text: str) -> int | None:

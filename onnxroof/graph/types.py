@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -170,7 +170,7 @@ class Constant:
         stored_bytes: int | None,
         raw: bytes | None = None,
         value: NDArray[np.generic] | None = None,
-        payload: Payload | Callable[[], Payload | None] | None = None,
+        payload: Payload | tuple[str | None, int, int | None, str] | bytes | None = None,
         nonzeros: int | None = None,
         origin: str = "initializer",
     ) -> None:
@@ -199,10 +199,15 @@ class Constant:
 
     @property
     def payload(self) -> Payload | None:
-        """Where the bytes lie when they were left in the file."""
-        if callable(self._payload):
-            self._payload = self._payload()
-        return self._payload
+        """Where the bytes lie when they were left in the file; made of what says so when asked."""
+        place = self._payload
+        if isinstance(place, tuple):
+            place = self._payload = Payload(*place)
+        elif isinstance(place, bytes):
+            from onnxroof.graph.tensors import external_payload
+
+            place = self._payload = external_payload(place)
+        return place
 
     def __eq__(self, other: object) -> bool:
         if self is other or not isinstance(other, Constant):
@@ -228,12 +233,16 @@ class Constant:
         """Whether the elements were kept with the graph."""
         return self._value is not None or self.raw is not None
 
+    def again(self, name: str) -> Constant:
+        """Another stored tensor that holds the same."""
+        return Constant(
+            name, self.dtype, self.shape, self.stored_bytes, self.raw, self._value, self._payload,
+            self.nonzeros, self.origin,
+        )  # fmt: skip
+
     def under(self, name: str) -> Constant:
         """The same stored tensor under the name a further call of its function gives it."""
-        copy = Constant(
-            name, self.dtype, self.shape, self.stored_bytes, raw=self.raw, value=self._value,
-            payload=self._payload, nonzeros=self.nonzeros, origin=self.origin,
-        )  # fmt: skip
+        copy = self.again(name)
         copy.identity, copy.renamed = self.identity, True
         return copy
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from onnxroof.errors import quoted
 from onnxroof.graph.types import DType
+from onnxroof.graph.wire import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,7 +146,7 @@ class WeightReader:
             number = _FIELD_NUMBERS.get(payload.encoding)
             if number is None:
                 raise WeightsUnavailable(f"values in {payload.encoding} cannot be viewed")
-            tensor = TensorProto.FromString(_field(number, content))
+            tensor = TensorProto.FromString(encoded(number, content))
         except (DecodeError, ValueError, TypeError):
             raise WeightsUnavailable(f"its {payload.encoding} cannot be decoded") from None
         numbers = np.array(getattr(tensor, payload.encoding))
@@ -160,7 +161,11 @@ class WeightReader:
         if name is None and self._content is not None:
             return self._content
         if self._path is None:
-            raise WeightsUnavailable("the model came from memory, its data lie in a file")
+            raise WeightsUnavailable(
+                "the model was not read from a file, and its bytes are not at hand"
+                if name is None
+                else "the model came from memory, its data lie in a file"
+            )
         path = self._path if name is None else _inside(Path(self._path).parent, name)
         if path not in self._maps:
             self._maps[path] = _mapped(path, name)
@@ -203,14 +208,3 @@ def _mapped(path: str, name: str | None) -> Buffer:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise WeightsUnavailable(f"{what} cannot be read: {reason}") from None
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited protobuf field."""
-    header = bytearray([number << 3 | 2])
-    length = len(content)
-    while length > 0x7F:
-        header.append(length & 0x7F | 0x80)
-        length >>= 7
-    header.append(length)
-    return bytes(header) + content

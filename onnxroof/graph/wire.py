@@ -1,68 +1,26 @@
-"""First stage: protobuf bytes → the same message without weight payloads, and where each lies.
+"""First stage: the protobuf wire format: where each field of a message lies, and what it holds.
 
-A model file is almost all weights, and no count needs them. This reader follows the protobuf wire
-format (tags and lengths, nothing else), copies what is small and leaves out the data fields of
-every TensorProto above `LARGEST_KEPT_BYTES`, wherever it stands: initializers, attributes,
-subgraphs, functions. What remains opens in the time of its graph. A tensor that lost its data
-gets one `external_data` entry with `PAYLOAD_KEY`, whose value is the index of its `Payload`.
-
-Field numbers are those of onnx.proto. Does not decode anything else and knows no operator.
+A model file is almost all weights, and no count needs them. This reader follows tags and lengths
+and copies only what is asked for, so a file opens in the time of its graph. It knows the wire
+format and no message of ONNX; field numbers are with those who ask.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import OnnxroofError
-from onnxroof.graph.types import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    import mmap
+    from collections.abc import Container, Iterator
 
-    Buffer = memoryview
+    Buffer = bytes | memoryview | mmap.mmap
+    Span = tuple[int, int]
 
-LARGEST_KEPT_BYTES = 1024
-"""Tensors with no more data than this stay: shape arithmetic may need their values."""
-
-PAYLOAD_KEY = "\0payload"
-"""Key of the marker entry; no external data key of a real file begins with a NUL."""
-
-_DEEPEST = 100
-"""Message nesting beyond this is refused, as protobuf itself does."""
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-_MODEL, _GRAPH, _NODE, _ATTRIBUTE, _TENSOR, _SPARSE, _FUNCTION = range(7)
-
-_CHILDREN: Mapping[int, Mapping[int, int]] = {
-    _MODEL: {7: _GRAPH, 25: _FUNCTION},
-    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
-    _NODE: {5: _ATTRIBUTE},
-    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
-    _SPARSE: {1: _TENSOR, 2: _TENSOR},
-    _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
-}
-
-_UNREAD: Mapping[int, frozenset[int]] = {_MODEL: frozenset({0, 20})}
-"""Fields left out whole: training_info holds graphs that inference never runs.
-
-No field has the number 0, which is what a hole in a file reads as.
-"""
-
-_ILLEGAL = frozenset({0})
-
-_LONG = 1 << 64
-"""No length: one that needs more than two bytes, or none at all."""
-
-_DATA_FIELDS: Mapping[int, str] = {
-    4: "float_data",
-    5: "int32_data",
-    6: "string_data",
-    7: "int64_data",
-    9: "raw",
-    10: "double_data",
-    11: "uint64_data",
-}
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types: the lower three bits of a tag; above them stands the field's number."""
 
 
 class WireError(OnnxroofError):
@@ -71,48 +29,198 @@ class WireError(OnnxroofError):
     exit_code = 3
 
 
-def skeleton(buffer: Buffer) -> tuple[bytes, tuple[Payload, ...]]:
-    """The model's bytes without weight payloads, and the payloads left out, in file order.
+class Source:
+    """The bytes of a file and how its texts are read.
 
-    Raises:
-        WireError: A tag or length runs past the end of its message.
+    Attributes:
+        data: All of it; a slice of it is `bytes`.
+        errors: What to do with a text that is not UTF-8, as `str` takes it.
     """
-    payloads: list[Payload] = []
-    chunks = _strip(buffer, 0, len(buffer), _MODEL, payloads, 0)
-    return b"".join(chunks), tuple(payloads)
+
+    __slots__ = ("data", "errors")
+
+    def __init__(self, data: bytes | mmap.mmap, errors: str = "strict") -> None:
+        self.data = data
+        self.errors = errors
 
 
-def _varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """The varint at `position` and the position after it."""
+class Message:
+    """The fields of one message, found but not read; asked for by their numbers.
+
+    A field that may stand once is the last one written, as protobuf has it.
+
+    Attributes:
+        source: The bytes it is part of.
+        begin: Where it begins there.
+        end: Where it ends.
+    """
+
+    __slots__ = ("_found", "begin", "end", "source")
+
+    def __init__(self, source: Source, begin: int, end: int) -> None:
+        """Find the fields. Raises WireError where a tag or length runs past the end."""
+        self.source = source
+        self.begin = begin
+        self.end = end
+        self._found: dict[int, list[Span]] = {}
+        found, data = self._found, source.data
+        position = begin
+        try:
+            while position < end:
+                tag = data[position]
+                if 8 <= tag < 0x80 and tag & 7 == BYTES:  # the usual cases, spared two calls
+                    size, start = data[position + 1], position + 2
+                    if size > 0x7F:
+                        high = data[start]
+                        if high > 0x7F:
+                            size, start = varint(data, position + 1, end)
+                        else:
+                            size, start = size + (high << 7) - 0x80, start + 1
+                    position = start + size
+                elif 8 <= tag < 0x80 and tag & 7 == VARINT and data[position + 1] < 0x80:
+                    start = position + 1
+                    position += 2
+                else:
+                    tag, start = varint(data, position, end)
+                    if tag < 8:
+                        raise WireError(f"not an ONNX model: zeros at byte {position}")
+                    start, position = field_end(data, tag & 7, start, end)
+                spans = found.get(tag)
+                if spans is None:
+                    found[tag] = [(start, position)]
+                else:
+                    spans.append((start, position))
+        except IndexError:
+            position = len(data) + 1
+        if position > end:
+            raise truncated(begin, position - end)
+
+    def has(self, field: int) -> bool:
+        """Whether the field was written, in whatever form."""
+        tag = field << 3
+        found = self._found
+        return tag in found or tag | BYTES in found or tag | FIXED32 in found
+
+    def spans(self, field: int) -> list[Span]:
+        """Where the contents of a field with a length lie."""
+        return self._found.get(field << 3 | BYTES, [])
+
+    def pieces(self, fields: Container[int]) -> list[tuple[int, int, int]]:
+        """(field, begin, end) of all that was written for some fields, in whatever form."""
+        return [
+            (tag >> 3, *span)
+            for tag, spans in self._found.items()
+            if tag >> 3 in fields
+            for span in spans
+        ]
+
+    def messages(self, field: int) -> list[Message]:
+        """The messages in a repeated field."""
+        return [Message(self.source, *span) for span in self.spans(field)]
+
+    def span(self, field: int) -> Span | None:
+        """Where the message in a field that may stand once lies; None where it does not stand.
+
+        Raises:
+            WireError: It stands several times: protobuf would merge what no writer splits.
+        """
+        spans = self.spans(field)
+        if len(spans) > 1:
+            raise WireError(f"not an ONNX model: a part stands a second time at byte {spans[1][0]}")
+        return spans[0] if spans else None
+
+    def message(self, field: int) -> Message | None:
+        """The message in a field that may stand once; None where it does not stand."""
+        span = self.span(field)
+        return None if span is None else Message(self.source, *span)
+
+    def raws(self, field: int) -> list[bytes]:
+        """The contents of a field with a length."""
+        data = self.source.data
+        return [data[start:stop] for start, stop in self.spans(field)]
+
+    def raw(self, field: int) -> bytes:
+        """The content of a field with a length; empty where it does not stand."""
+        spans = self.spans(field)
+        return self.source.data[spans[-1][0] : spans[-1][1]] if spans else b""
+
+    def texts(self, field: int) -> tuple[str, ...]:
+        """The texts in a repeated field."""
+        errors = self.source.errors
+        return tuple([str(raw, "utf-8", errors) for raw in self.raws(field)])
+
+    def text(self, field: int) -> str:
+        """The text in a field; "" where it does not stand."""
+        return str(self.raw(field), "utf-8", self.source.errors)
+
+    def integers(self, field: int) -> tuple[int, ...]:
+        """The signed integers in a repeated field, written one by one or packed."""
+        data = self.source.data
+        numbers: list[int] = []
+        for position, stop in sorted((*self._found.get(field << 3, ()), *self.spans(field))):
+            while position < stop:
+                number, position = varint(data, position, stop)  # noqa: PLW2901
+                numbers.append(signed(number))
+        return tuple(numbers)
+
+    def integer(self, field: int) -> int:
+        """The signed integer in a field; 0 where it does not stand."""
+        spans = self._found.get(field << 3)
+        return signed(varint(self.source.data, *spans[-1])[0]) if spans else 0
+
+    def floats(self, field: int, layout: str = "f") -> tuple[float, ...]:
+        """The numbers of fixed width in a repeated field, written one by one or packed.
+
+        Args:
+            field: The field's number.
+            layout: "f" for 32 bits, "d" for 64.
+        """
+        wire_type = FIXED32 if layout == "f" else FIXED64
+        data, width = self.source.data, struct.calcsize(layout)
+        numbers: list[float] = []
+        written = *self._found.get(field << 3 | wire_type, ()), *self.spans(field)
+        for start, stop in sorted(written):
+            count, rest = divmod(stop - start, width)
+            if rest:
+                raise truncated(start, width - rest)
+            numbers.extend(struct.unpack(f"<{count}{layout}", data[start:stop]))
+        return tuple(numbers)
+
+
+def signed(number: int) -> int:
+    """A 64-bit pattern as the signed integer it stands for."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
+    """The number of 64 bits at `position` and the position after it."""
     value = shift = 0
     while position < end and shift < 70:
         byte = buffer[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, position
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
         shift += 7
     raise WireError(f"not a protobuf message: broken number at byte {position}")
 
 
-def _field_end(buffer: Buffer, wire_type: int, position: int, end: int) -> tuple[int, int]:
+def field_end(buffer: Buffer, wire_type: int, position: int, end: int) -> tuple[int, int]:
     """Where the field's content begins and ends."""
     begin = position
-    if wire_type == _BYTES:
-        length, begin = _varint(buffer, position, end)
+    if wire_type == BYTES:
+        length, begin = varint(buffer, position, end)
         stop = begin + length
-    elif wire_type == _VARINT:
-        _, stop = _varint(buffer, position, end)
-    elif wire_type == _FIXED32:
+    elif wire_type == VARINT:
+        _, stop = varint(buffer, position, end)
+    elif wire_type == FIXED32:
         stop = position + 4
-    elif wire_type == _FIXED64:
+    elif wire_type == FIXED64:
         stop = position + 8
     else:
         raise WireError(f"not an ONNX model: wire type {wire_type} at byte {position}")
     if stop > end:
-        raise WireError(
-            f"truncated: a field at byte {position} needs {stop - end} bytes more than there are"
-        )
+        raise truncated(position, stop - end)
     return begin, stop
 
 
@@ -125,99 +233,24 @@ def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, 
     position = start
     while position < end:
         field_start = position
-        tag, position = _varint(buffer, position, end)
-        begin, position = _field_end(buffer, tag & 7, position, end)
+        tag, position = varint(buffer, position, end)
+        begin, position = field_end(buffer, tag & 7, position, end)
         yield tag >> 3, field_start, begin, position
 
 
-def _strip(
-    buffer: Buffer, start: int, end: int, kind: int, payloads: list[Payload], depth: int
-) -> list[bytes | Buffer]:
-    """Chunks of the message at [start, end) without payloads; descends only into large children."""
-    if depth > _DEEPEST:
-        raise WireError(f"not an ONNX model: messages nested deeper than {_DEEPEST}")
-    children, unread = _CHILDREN[kind], _UNREAD.get(kind, _ILLEGAL)
-    chunks: list[bytes | Buffer] = []
-    position = kept_from = start
-    while position < end:
-        field_start = position
-        tag = buffer[position]
-        if tag < 0x80:
-            position += 1
-        else:
-            tag, position = _varint(buffer, position, end)
-        begin, length = position, _LONG
-        if tag & 7 == _BYTES and position + 1 < end:  # the usual case, spared two calls
-            length, begin = buffer[position], position + 1
-            if length >= 0x80:
-                high, begin = buffer[begin], begin + 1
-                length = length & 0x7F | high << 7 if high < 0x80 else _LONG
-        if begin + length <= end:
-            position = begin + length
-        else:
-            begin, position = _field_end(buffer, tag & 7, position, end)
-        number = tag >> 3
-        if number in unread:
-            if not number:
-                raise WireError(f"not an ONNX model: zeros at byte {field_start}")
-            chunks.append(buffer[kept_from:field_start])
-            kept_from = position
-            continue
-        if position - begin <= LARGEST_KEPT_BYTES or number not in children or tag & 7 != _BYTES:
-            continue
-        child = children[number]
-        read = _strip_tensor if child == _TENSOR else _strip
-        inner = read(buffer, begin, position, child, payloads, depth + 1)
-        chunks.append(buffer[kept_from:field_start])
-        chunks.append(_encode(tag) + _encode(sum(map(len, inner))))
-        chunks.extend(inner)
-        kept_from = position
-    chunks.append(buffer[kept_from:end])
-    return chunks
+def truncated(position: int, missing: int) -> WireError:
+    """The error for a field that needs more bytes than its message has."""
+    return WireError(
+        f"truncated: a field at byte {position} needs {missing} bytes more than there are"
+    )
 
 
-def _strip_tensor(
-    buffer: Buffer, start: int, end: int, kind: int, payloads: list[Payload], depth: int
-) -> list[bytes | Buffer]:
-    """Chunks of a TensorProto without its data fields, when those are large; notes the payload."""
-    del kind, depth
-    chunks: list[bytes | Buffer] = []
-    found: tuple[int, int, str] | None = None
-    data_bytes = 0
-    position = kept_from = start
-    while position < end:
-        field_start = position
-        tag, position = _varint(buffer, position, end)
-        begin, position = _field_end(buffer, tag & 7, position, end)
-        encoding = _DATA_FIELDS.get(tag >> 3)
-        if encoding is None:
-            continue
-        chunks.append(buffer[kept_from:field_start])
-        kept_from = position
-        data_bytes += position - begin
-        if found is None:
-            found = (begin, position - begin, encoding)
-        else:  # unpacked or repeated data: the whole message, to be decoded by protobuf
-            found = (start, end - start, "message")
-    if found is None or data_bytes <= LARGEST_KEPT_BYTES:
-        return [buffer[start:end]]
-    chunks.append(buffer[kept_from:end])
-    chunks.append(_marker(len(payloads)))
-    payloads.append(Payload(None, found[0], found[1], found[2]))
-    return chunks
-
-
-def _encode(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _marker(index: int) -> bytes:
-    """An `external_data` field (13) with {key (1): PAYLOAD_KEY, value (2): index}."""
-    key, value = PAYLOAD_KEY.encode(), str(index).encode()
-    entry = b"\x0a" + _encode(len(key)) + key + b"\x12" + _encode(len(value)) + value
-    return b"\x6a" + _encode(len(entry)) + entry
+def encoded(number: int, content: bytes) -> bytes:
+    """A field with a length, as it is written."""
+    header = bytearray([number << 3 | BYTES])
+    length = len(content)
+    while length > 0x7F:
+        header.append(length & 0x7F | 0x80)
+        length >>= 7
+    header.append(length)
+    return bytes(header) + content

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from onnxroof.graph.convert import Converter
-from onnxroof.graph.declared import value_type
+from onnxroof.graph.declared import encoded_type
+from onnxroof.graph.load import load_model
 from onnxroof.ops.call import TensorInfo, Undetermined
 from onnxroof.ops.registry import Operator
 
@@ -59,7 +59,7 @@ def function_body(call: OpCall) -> Graph:
     )
     imports = [onnx.helper.make_opsetid(_BODY_DOMAIN, 1), *body.opset_import]
     proto = onnx.helper.make_model(graph, functions=[body], opset_imports=imports)
-    return Converter(proto, ()).main_graph()
+    return load_model(proto).graph
 
 
 def _function_proto(
@@ -150,7 +150,7 @@ def _type_proto(info: TensorInfo) -> onnx.TypeProto:
 def _info(proto: onnx.TypeProto | None, output: str, operator: str) -> TensorInfo:
     if proto is None:
         raise Undetermined(f"no rule is known for operator {operator}")
-    declared = value_type(proto, output)
+    declared = encoded_type(proto.SerializeToString(), output)
     dims = tuple(dim for dim in declared.shape or () if isinstance(dim, int))
     if declared.shape is None or len(dims) < len(declared.shape):
         return TensorInfo(declared.dtype, None)

@@ -204,12 +204,14 @@ def test_offsets_that_are_no_numbers_are_no_crash(number: str) -> None:
     assert (payload.offset_bytes, payload.length_bytes) == (0, None)
 
 
-def test_a_file_cannot_forge_the_mark_of_dropped_weights() -> None:
+@pytest.mark.parametrize("entry", [("offset", "16"), ("\0payload", "7"), ("Location", "w.bin")])
+def test_external_data_without_a_location_are_refused(entry: tuple[str, str]) -> None:
     proto = external("w.bin")
-    del proto.graph.initializer[0].external_data[:]
-    proto.graph.initializer[0].external_data.add(key="\0payload", value="7")
-    constant = load_model(proto.SerializeToString()).graph.constants["w"]
-    assert constant.payload is None
+    tensor = proto.graph.initializer[0]
+    del tensor.external_data[:]
+    tensor.external_data.add(key=entry[0], value=entry[1])
+    with pytest.raises(InvalidGraphError, match="leaves the model's folder"):
+        load_model(proto)
 
 
 # -- repairs ---------------------------------------------------------------------------------

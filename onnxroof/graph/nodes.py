@@ -1,0 +1,289 @@
+"""NodeProto and AttributeProto → names and values, each distinct piece of bytes read once.
+
+Nodes of a graph differ in the names they begin with; what follows (operator and attributes) is the
+same bytes again and again, and so are the names: written where a tensor is made and where it is
+read. Field numbers are those of onnx.proto.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnxroof.graph.wire import BYTES, Message, Source, varint
+
+if TYPE_CHECKING:
+    from onnxroof.graph.types import AttributeValue, Constant
+    from onnxroof.graph.wire import Span
+
+_LARGEST_COPIED_BYTES = 2048
+"""Nodes up to this size are read from a copy, which is quicker to index than a mapped file."""
+
+_LONGEST_SHARED_BYTES = 256
+"""What follows a node's names is looked up by its bytes up to this length."""
+
+_INPUT, _OUTPUT, _NAME, _OP_TYPE, _ATTRIBUTE, _DOMAIN, _OVERLOAD, _METADATA = 1, 2, 3, 4, 5, 7, 8, 9
+_INPUT_TAG, _OUTPUT_TAG, _NAME_TAG = 1 << 3 | BYTES, 2 << 3 | BYTES, 3 << 3 | BYTES
+_KIND_TAGS = frozenset(f << 3 | BYTES for f in (_OP_TYPE, _ATTRIBUTE, _DOMAIN, _OVERLOAD))
+_DOCUMENTATION_TAG, _METADATA_TAG = 6 << 3 | BYTES, _METADATA << 3 | BYTES
+
+FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS = range(1, 9)
+TENSORS, GRAPHS, SPARSE, SPARSES, TYPE, TYPES = range(9, 15)
+"""AttributeProto.AttributeType."""
+
+_ATTRIBUTE_NAME, _ATTRIBUTE_KIND, _REFERENCE = 1, 20, 21
+ATTRIBUTE_FIELD = {
+    FLOAT: 2, INT: 3, STRING: 4, TENSOR: 5, GRAPH: 6, FLOATS: 7, INTS: 8, STRINGS: 9, TENSORS: 10,
+    GRAPHS: 11, TYPE: 14, TYPES: 15, SPARSE: 22, SPARSES: 23,
+}  # fmt: skip
+"""Kind of an attribute → the field its value stands in."""
+
+PLAIN = frozenset({FLOAT, INT, STRING, FLOATS, INTS, STRINGS})
+"""Kinds that `plain_value` reads."""
+
+_GUESSES = (FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS)
+
+SCOPES_KEY = "pkg.torch.onnx.name_scopes"
+"""Key under which an exporter names the modules a node stands in."""
+
+_SCOPES_ENTRY = b"\x0a" + bytes([len(SCOPES_KEY)]) + SCOPES_KEY.encode()
+_ENTRY_VALUE = 2
+
+
+class Kind:
+    """What a node says after its names.
+
+    Attributes:
+        op_type: The operator.
+        domain: "" for ai.onnx.
+        overload: Which of the functions of one name it calls.
+        attributes: (name, value) pairs; None where one has to be read for the node: a tensor, a
+            graph, a type, or a reference to an attribute of the function around it.
+        written: Where the attributes lie.
+        constant: What an earlier Constant node of the same bytes holds.
+        shared: Whether other nodes may be found to be of this kind.
+    """
+
+    __slots__ = (
+        "attributes", "constant", "domain", "op_type", "overload", "shared", "written",
+    )  # fmt: skip
+
+    def __init__(self, op_type: str, domain: str, overload: str) -> None:
+        self.op_type = op_type
+        self.domain = domain
+        self.overload = overload
+        self.attributes: tuple[tuple[str, AttributeValue], ...] | None = ()
+        self.written: list[Span] = []
+        self.constant: Constant | None = None
+        self.shared = False
+
+
+WrittenNode = tuple[str, tuple[str, ...], tuple[str, ...], Kind, str | None]
+"""Name, inputs, outputs, the rest, and the module path in the metadata; None where none is."""
+
+
+_PLAIN_KINDS: dict[bytes, Kind] = {}
+"""What readers of this process share: pure functions of bytes, at most `_MOST_KINDS` and a file's.
+
+Texts that are not UTF-8 are never among them.
+"""
+
+_MOST_KINDS = 20_000
+
+
+class NodeReader:
+    """Reads the nodes of one file.
+
+    Args:
+        source: The file.
+        share_constants: Whether Constant nodes of the same bytes may be one kind.
+        share_files: Whether kinds without tensors, graphs and references may be those of other
+            files; their `written` is not known then.
+    """
+
+    def __init__(
+        self, source: Source, *, share_constants: bool = True, share_files: bool = False
+    ) -> None:
+        self._source = source
+        if len(_PLAIN_KINDS) > _MOST_KINDS:
+            _PLAIN_KINDS.clear()
+        self._plain_kinds = _PLAIN_KINDS if share_files else {}
+        self._share_constants = share_constants
+        self._names: dict[bytes, str] = {}
+        self._kinds: dict[bytes, Kind] = {}
+        self._attributes: dict[bytes, tuple[str, AttributeValue]] = {}
+
+    def name(self, raw: bytes) -> str:
+        """The name in some bytes: one object, however often it is written."""
+        known = self._names.get(raw)
+        if known is None:
+            known = self._names[raw] = str(raw, "utf-8", self._source.errors)
+        return known
+
+    def read(self, span: Span) -> WrittenNode:
+        """One node. Raises WireError where its message is broken."""
+        begin, end = span
+        size = end - begin
+        if not 0 < size <= _LARGEST_COPIED_BYTES:
+            return self._in_any_order(begin, end)
+        data, names = self._source.data[begin:end], self._names
+        inputs: list[str] = []
+        outputs: list[str] = []
+        lists = {_INPUT_TAG: inputs, _OUTPUT_TAG: outputs}
+        name = ""
+        position = 0
+        try:
+            tag = data[0]
+            while tag in lists:
+                length = data[position + 1]
+                start = position + 2
+                if length > 0x7F:
+                    length, start = varint(data, position + 1, size)
+                position = start + length
+                raw = data[start:position]
+                text = names.get(raw)
+                if text is None:
+                    text = names[raw] = str(raw, "utf-8", self._source.errors)
+                lists[tag].append(text)
+                tag = data[position]
+            if tag == _NAME_TAG:
+                length = data[position + 1]
+                start = position + 2
+                if length > 0x7F:
+                    length, start = varint(data, position + 1, size)
+                position = start + length
+                name = str(data[start:position], "utf-8", self._source.errors)
+        except IndexError:  # ends early, or has nothing but names
+            return self._in_any_order(begin, end)
+        rest = data[position:]
+        kind = self._kinds.get(rest) if len(rest) <= _LONGEST_SHARED_BYTES else None
+        if kind is not None:
+            return name, tuple(inputs), tuple(outputs), kind, None
+        found = self._kind_and_scope(rest, end - len(rest))
+        if found is None:
+            return self._in_any_order(begin, end)
+        return name, tuple(inputs), tuple(outputs), *found
+
+    def _kind_and_scope(self, rest: bytes, begin: int) -> tuple[Kind, str | None] | None:
+        """What follows the names at `begin`; None where it does not stand in the usual order."""
+        position, stop = 0, len(rest)
+        kind_end = 0
+        scope = None
+        try:
+            while position < stop:
+                tag, length = rest[position], rest[position + 1]
+                start = position + 2
+                if length > 0x7F:
+                    length, start = varint(rest, position + 1, stop)
+                if tag in _KIND_TAGS and position == kind_end:
+                    kind_end = start + length
+                elif tag == _METADATA_TAG:
+                    if rest.startswith(_SCOPES_ENTRY, start):
+                        scope = self._scope(begin + start, begin + start + length)
+                elif tag != _DOCUMENTATION_TAG:
+                    return None
+                position = start + length
+        except IndexError:
+            return None
+        if position > stop or not stop:
+            return None
+        return self._shared_kind(rest[:kind_end], begin), scope
+
+    def _shared_kind(self, written: bytes, begin: int) -> Kind:
+        """The kind in some bytes at `begin`, read where no node was found to be of it before."""
+        if len(written) > _LONGEST_SHARED_BYTES:
+            return self._kind(Message(self._source, begin, begin + len(written)))
+        kind = self._kinds.get(written) or self._plain_kinds.get(written)
+        if kind is None:
+            kind = self._kind(Message(self._source, begin, begin + len(written)))
+            if kind.shared and kind.attributes is not None and kind.op_type != "Constant":
+                self._plain_kinds[written] = kind
+        if kind.shared:
+            self._kinds[written] = kind
+        return kind
+
+    def _in_any_order(self, begin: int, end: int) -> WrittenNode:
+        """A node whose fields do not stand in the usual order, or a large one."""
+        message = Message(self._source, begin, end)
+        inputs = tuple(map(self.name, message.raws(_INPUT)))
+        outputs = tuple(map(self.name, message.raws(_OUTPUT)))
+        kind = self._kind(message)
+        kind.shared = False
+        data, scope = self._source.data, None
+        for start, stop in message.spans(_METADATA):
+            if data[start : start + len(_SCOPES_ENTRY)] == _SCOPES_ENTRY:
+                scope = self._scope(start, stop)
+        return message.text(_NAME), inputs, outputs, kind, scope
+
+    def _kind(self, message: Message) -> Kind:
+        domain = message.text(_DOMAIN)
+        kind = Kind(
+            self.name(message.raw(_OP_TYPE)),
+            "" if domain == "ai.onnx" else domain,
+            message.text(_OVERLOAD),
+        )
+        kind.written = message.spans(_ATTRIBUTE)
+        data, known = self._source.data, self._attributes
+        values: list[tuple[str, AttributeValue]] = []
+        for begin, end in kind.written:
+            raw = data[begin:end] if end - begin <= _LONGEST_SHARED_BYTES else b""
+            value = known.get(raw)
+            if value is None:
+                attribute = Message(self._source, begin, end)
+                if attribute_kind(attribute) not in PLAIN or attribute.has(_REFERENCE):
+                    kind.attributes = None
+                    is_constant = kind.op_type == "Constant" and not kind.domain
+                    kind.shared = is_constant and self._share_constants
+                    return kind
+                value = self.name(attribute.raw(_ATTRIBUTE_NAME)), plain_value(attribute)
+                if raw:
+                    known[raw] = value
+            values.append(value)
+        kind.attributes = tuple(values)
+        kind.shared = self._share_constants or kind.op_type != "Constant"
+        return kind
+
+    def _scope(self, begin: int, end: int) -> str:
+        """The module path in an entry of a node's metadata."""
+        written = Message(self._source, begin, end).text(_ENTRY_VALUE)
+        modules = written.strip("[]").replace("'", "").split(", ")
+        return modules[-2].replace(".", "/") if len(modules) > 1 else ""
+
+
+def attribute_kind(attribute: Message) -> int:
+    """Its type. Files older than IR 3 may leave it out: the field that is set tells it."""
+    kind = attribute.integer(_ATTRIBUTE_KIND)
+    if kind in ATTRIBUTE_FIELD:
+        return kind
+    return next((guess for guess in _GUESSES if attribute.has(ATTRIBUTE_FIELD[guess])), INTS)
+
+
+def attribute_name(attribute: Message) -> str:
+    """What it is called."""
+    return attribute.text(_ATTRIBUTE_NAME)
+
+
+def attribute_reference(attribute: Message) -> str:
+    """The attribute of the function around it that it stands for; "" for a value of its own."""
+    return attribute.text(_REFERENCE)
+
+
+def plain_value(attribute: Message) -> AttributeValue:
+    """A number, a text or several."""
+    kind = attribute_kind(attribute)
+    field = ATTRIBUTE_FIELD[kind]
+    if kind == INT:
+        return attribute.integer(field)
+    if kind == INTS:
+        return attribute.integers(field)
+    if kind == FLOAT:
+        numbers = attribute.floats(field)
+        return numbers[-1] if numbers else 0.0
+    if kind == FLOATS:
+        return attribute.floats(field)
+    if kind == STRING:
+        return _text(attribute.raw(field))
+    return tuple(map(_text, attribute.raws(field)))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -7,7 +7,6 @@ are weights, which steer shapes and which are scales is decided here by who read
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from operator import index
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
-from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Weight
+from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import Impossible, Undetermined
 from onnxroof.shapes import MALFORMED
 
@@ -30,60 +29,54 @@ if TYPE_CHECKING:
 def count_costs(shaped: ShapedGraph) -> GraphCost:
     """Apply every node's cost rule and find out what the constants are for."""
     counter = _Counter()
-    cost = counter.graph(shaped, {})
-    return GraphCost(cost.shaped, cost.nodes, counter.weights(), cost.roots)
+    cost = counter.graph(shaped, None)
+    return GraphCost(shaped, cost.nodes, counter.stock, cost.roots)
 
 
 class _Counter:
     """The state of one count.
 
-    `found`: what is known so far of each stored tensor, by identity; `unpacked`: elements of those
-    that are packed; `dequantized`: tensors that hold quantized values made floating-point → what
-    they hold.
+    `stock`: what is known so far of each stored tensor; `dequantized`: tensors that hold quantized
+    values made floating-point → what they hold.
     """
 
     def __init__(self) -> None:
-        self.found: dict[object, Weight] = {}
-        self.unpacked: dict[object, int] = {}
+        self.stock = Stock()
         self.dequantized: dict[str, TensorInfo] = {}
 
-    def graph(
-        self, shaped: ShapedGraph, outer_roots: Mapping[str, tuple[Constant, ...]]
-    ) -> GraphCost:
-        """Costs of one graph; `outer_roots` tells which constants captured names come from."""
+    def graph(self, shaped: ShapedGraph, outer: GraphCost | None) -> GraphCost:
+        """Costs of one graph; `outer`, as far as counted, is the one around it."""
+        graph, stored = shaped.graph, self.stock.constants
+        for constant in graph.constants.values():
+            stored.setdefault(constant.identity, constant)
         roots: dict[str, tuple[Constant, ...]] = {}
-        found, unused = self.found, Role.UNUSED
-        for name, constant in shaped.graph.constants.items():
-            roots[name] = (constant,)
-            if constant.identity not in found:
-                found[constant.identity] = Weight(constant, unused, 0, constant.stored_bytes)
-        for name in shaped.graph.captures:
-            if name in outer_roots:
-                roots[name] = outer_roots[name]
+        if outer is not None:
+            roots = {name: outer.origins(name) for name in graph.captures}
+        scope = GraphCost(shaped, (), None, roots)
         nodes = tuple(
             [
-                self.node(node, call, roots)
-                for node, call in zip(shaped.graph.nodes, shaped.calls, strict=True)
+                self.node(node, call, scope)
+                for node, call in zip(graph.nodes, shaped.calls, strict=True)
             ]
         )
-        for name in shaped.graph.outputs:
-            for constant in roots.get(name, ()):
+        for name in graph.outputs:
+            for constant in scope.origins(name):
                 is_weight = is_weight_type(constant.dtype)
-                self._use(constant, Role.WEIGHT if is_weight else Role.CONTROL)
-        return GraphCost(shaped, nodes, (), roots)
+                self.stock.use(constant, Role.WEIGHT if is_weight else Role.CONTROL)
+        return GraphCost(shaped, nodes, None, roots)
 
-    def node(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> NodeCost:
+    def node(self, node: Node, call: OpCall, scope: GraphCost) -> NodeCost:
         """The cost of one node."""
-        weights = self._read_constants(node, call, roots) if call.constants else {}
+        weights = self._read_constants(node, call, scope) if call.constants else None
         if self.dequantized or node.op_type == _DEQUANTIZE:
             self._see_through(node, call)
         if call.bodies and not call.folded:
-            return self._with_bodies(node, call, roots, weights)
+            return self._with_bodies(node, call, scope, weights or {})
         cost = call.cost
         if cost is None:  # kept with the call for every node that shares it
             cost = call.cost = _call_cost(node, call)
         if cost.status is Status.FOLDED:
-            self._fold(node, call, roots)
+            self._fold(node, call, scope)
             return NodeCost(node, call, cost)
         if self.dequantized:
             cost = self._with_stored_types(node, call, cost)
@@ -119,21 +112,28 @@ class _Counter:
         return replace(cost, compute_dtype=dtype, weight_read_bytes=max(reads - saved, 0))
 
     def _read_constants(
-        self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]
-    ) -> dict[object, Constant]:
-        """Note what each constant input is for; the node's weights, by identity."""
-        weights: dict[object, Constant] = {}
-        inputs, unpacked = node.inputs, call.operator.unpacked if call.operator else None
+        self, node: Node, call: OpCall, scope: GraphCost
+    ) -> dict[object, Constant] | None:
+        """Note what each constant input is for; the node's weights, by identity, if any."""
+        weights: dict[object, Constant] | None = None
+        inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
+        unpacked = call.operator.unpacked if call.operator else None
         for position in call.constants:
-            for constant in roots.get(inputs[position], ()):
-                role = role_at(call, position, constant)
+            name = inputs[position]
+            constant = stored.get(name)
+            if constant is None:
+                read = [(item, role_at(call, position, item)) for item in scope.roots.get(name, ())]
+            else:
+                read = [(constant, _role_of_stored(call, position, constant))]
+            for item, role in read:
                 if role is None:
                     continue
-                self._use(constant, role)
+                use(item, role)
                 if role is Role.WEIGHT:
-                    weights[constant.identity] = constant
+                    weights = {} if weights is None else weights
+                    weights[item.identity] = item
                     if unpacked is not None:
-                        self._unpack(unpacked, call, position, constant)
+                        self._unpack(unpacked, call, position, item)
         return weights
 
     def _unpack(
@@ -147,58 +147,41 @@ class _Counter:
         if not constant.shape:
             return
         try:
-            self.unpacked[constant.identity] = unpacked(call, position)
+            self.stock.unpacked[constant.identity] = unpacked(call, position)
         except (Undetermined, Impossible, *MALFORMED):
             return
-
-    def weights(self) -> tuple[Weight, ...]:
-        """What the constants turned out to be: a weight's elements are parameters."""
-        for weight in self.found.values():
-            if weight.role is Role.WEIGHT:
-                weight.parameters = self._elements(weight.constant)
-        return tuple(self.found.values())
-
-    def _elements(self, constant: Constant) -> int:
-        return self.unpacked.get(constant.identity) or math.prod(constant.shape)
 
     def _size(self, weights: Mapping[object, Constant]) -> tuple[int, int]:
         """(elements, stored bytes) of some weights."""
         elements = stored_bytes = 0
         for constant in weights.values():
-            elements += self._elements(constant)
+            elements += self.stock.elements(constant)
             stored_bytes += constant.stored_bytes or 0
         return elements, stored_bytes
 
-    def _use(self, constant: Constant, role: Role) -> None:
-        """Note a use; a weight anywhere is a weight, then quantization, then control."""
-        known = self.found.get(constant.identity)
-        if known is None:
-            self.found[constant.identity] = Weight(constant, role, 0, constant.stored_bytes)
-        elif role is not known.role and role.rank > known.role.rank:
-            known.constant, known.role = constant, role
-
-    def _fold(self, node: Node, call: OpCall, roots: dict[str, tuple[Constant, ...]]) -> None:
+    def _fold(self, node: Node, call: OpCall, scope: GraphCost) -> None:
         """What a folded node makes comes from the constants that pass through it."""
         passing: dict[object, Constant] = {}
         for position, name in enumerate(node.inputs):
-            for constant in roots.get(name, ()):
+            for constant in scope.origins(name):
                 if role_at(call, position, constant) in (None, Role.WEIGHT):
                     passing[constant.identity] = constant
+        made = tuple(passing.values())
         for name in node.outputs:
             if name:
-                roots[name] = tuple(passing.values())
+                scope.roots[name] = made
 
     def _with_bodies(
         self,
         node: Node,
         call: OpCall,
-        roots: dict[str, tuple[Constant, ...]],
+        scope: GraphCost,
         weights: dict[object, Constant],
     ) -> NodeCost:
         bodies = tuple(
             BodyCost(
                 body.name,
-                self.graph(body.shaped, roots),  # type: ignore[arg-type]
+                self.graph(body.shaped, scope),  # type: ignore[arg-type]
                 body.trips,
                 body.alternative,
                 body.per_trip,
@@ -218,8 +201,8 @@ class _Counter:
                 for position, name in enumerate(inner.node.inputs):
                     info = inner.call.inputs[position]
                     if name and info is not None and info.constant:
-                        for constant in body.cost.roots.get(name, ()):
-                            if self.found[constant.identity].role is Role.WEIGHT:
+                        for constant in body.cost.origins(name):
+                            if self.stock.roles.get(constant.identity) is Role.WEIGHT:
                                 weights[constant.identity] = constant
         note = call.operator.free if call.operator is not None else ""
         cost = CallCost(
@@ -250,6 +233,15 @@ def _folded_cost(call: OpCall) -> CallCost:
         Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
         "its inputs are constants: computed once, before the first inference",
     )  # fmt: skip
+
+
+def _role_of_stored(call: OpCall, position: int, constant: Constant) -> Role | None:
+    """What a stored tensor is for that a call reads; kept with the call for all its nodes."""
+    key = (position, constant.origin)
+    role = call.roles.get(key, Role.UNUSED)  # reading never makes it that
+    if role is Role.UNUSED:
+        role = call.roles[key] = role_at(call, position, constant)
+    return role
 
 
 def _only_moves(call: OpCall) -> bool:

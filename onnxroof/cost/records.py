@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -198,11 +200,86 @@ class Weight:
     stored_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+class Stock:
+    """The stored tensors of a model and what they were found to be for.
+
+    Attributes:
+        constants: By identity; of names that share one tensor the one that ranks highest.
+        roles: What the tensors that are read are for, by identity.
+        unpacked: Elements of those that are packed, by identity.
+    """
+
+    __slots__ = ("constants", "roles", "unpacked")
+
+    def __init__(self) -> None:
+        self.constants: dict[object, Constant] = {}
+        self.roles: dict[object, Role] = {}
+        self.unpacked: dict[object, int] = {}
+
+    def use(self, constant: Constant, role: Role) -> None:
+        """Note a use; a weight anywhere is a weight, then quantization, then control."""
+        identity = constant.identity
+        known = self.roles.get(identity)
+        if known is None:
+            self.roles[identity] = role
+            self.constants[identity] = constant
+        elif role is not known and role.rank > known.rank:
+            self.roles[identity], self.constants[identity] = role, constant
+
+    def elements(self, constant: Constant) -> int:
+        """Values it holds."""
+        return self.unpacked.get(constant.identity) or math.prod(constant.shape)
+
+    def weights(self) -> tuple[Weight, ...]:
+        """All, with their roles: a weight's elements are parameters."""
+        roles, unused, weight = self.roles, Role.UNUSED, Role.WEIGHT
+        found: list[Weight] = []
+        for identity, constant in self.constants.items():
+            role = roles.get(identity, unused)
+            parameters = self.elements(constant) if role is weight else 0
+            found.append(Weight(constant, role, parameters, constant.stored_bytes))
+        return tuple(found)
+
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as stored."""
+        constants, weight = self.constants, Role.WEIGHT
+        return sum(
+            [
+                constants[identity].stored_bytes or 0
+                for identity, role in self.roles.items()
+                if role is weight
+            ]
+        )
+
+
+@dataclass(frozen=True)
 class GraphCost:
-    """Costs of every node of a graph, in execution order."""
+    """Costs of every node of a graph, in execution order.
+
+    Attributes:
+        shaped: The graph as sized.
+        nodes: Its nodes' costs.
+        stock: The model's stored tensors; None for a body.
+        roots: Results of folded nodes and names captured from outside → the constants they come
+            from; see `origins`.
+    """
 
     shaped: ShapedGraph
     nodes: tuple[NodeCost, ...]
-    weights: tuple[Weight, ...]
-    roots: Mapping[str, tuple[Constant, ...]]
+    stock: Stock | None = field(default=None, repr=False)
+    roots: dict[str, tuple[Constant, ...]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def weights(self) -> tuple[Weight, ...]:
+        """The model's stored tensors and what they are for."""
+        return () if self.stock is None else self.stock.weights()
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as stored."""
+        return 0 if self.stock is None else self.stock.weight_bytes()
+
+    def origins(self, name: str) -> tuple[Constant, ...]:
+        """The constants a tensor comes from; none for one that is computed in a run."""
+        constant = self.shaped.graph.constants.get(name)
+        return self.roots.get(name, ()) if constant is None else (constant,)

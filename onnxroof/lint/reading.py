@@ -147,7 +147,7 @@ def uses(analysis: Analysis) -> dict[object, list[tuple[NodeCost, int]]]:
             for position, name in enumerate(node.node.inputs):
                 info = node.call.inputs[position]
                 if info is not None and info.constant:
-                    for constant in cost.roots.get(name, ()):
+                    for constant in cost.origins(name):
                         found.setdefault(constant.identity, []).append((node, position))
     return found
 

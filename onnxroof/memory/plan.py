@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval
-from onnxroof.cost import Role
 from onnxroof.memory.arena import pack
 from onnxroof.memory.cache import find_cache
 from onnxroof.memory.fused import kernel_lifetimes
@@ -231,7 +230,7 @@ def plan_memory(plan: KernelPlan) -> MemoryPlan:
         peak_node=step,
         peak_tensors=tuple([LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]),
         live_bytes=tuple(live),
-        weight_bytes=sum([w.stored_bytes or 0 for w in cost.weights if w.role is Role.WEIGHT]),
+        weight_bytes=cost.weight_bytes,
         unknown=lifetimes.unknown,
         kernels=plan,
         lifetimes=lifetimes,

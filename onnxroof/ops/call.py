@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from onnxroof.cost import CallCost
+    from onnxroof.cost import CallCost, Role
     from onnxroof.graph.types import AttributeValue, Constant, DType, Node
     from onnxroof.ops.control_flow import Body
     from onnxroof.ops.registry import Operator
@@ -187,13 +187,13 @@ class OpCall:
 
     `constants` and `activations` are the positions of the inputs that are constant and that are
     not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem`
-    why the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost` is
-    filled by the cost stage.
+    why the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost`, and
+    `roles` of stored tensors by position and origin, are filled by the cost stage.
     """
 
     __slots__ = (
         "activations", "attributes", "bodies", "constants", "cost", "folded", "inputs", "node",
-        "notes", "operator", "output_count", "outputs", "problem", "reason",
+        "notes", "operator", "output_count", "outputs", "problem", "reason", "roles",
     )  # fmt: skip
 
     def __init__(
@@ -210,6 +210,7 @@ class OpCall:
         self.problem = ""
         self.bodies: tuple[Body, ...] = ()
         self.cost: CallCost | None = None
+        self.roles: dict[tuple[int, str], Role | None] = {}
         self.attributes: Mapping[str, AttributeValue] = dict(node.attributes)
         self.output_count = len(node.outputs)
         self.outputs: tuple[TensorInfo, ...] = ()

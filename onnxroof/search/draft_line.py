@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxroof.builder.draft import Draft, Names, Reads
 from onnxroof.builder.recipes import Spec, recipe_of
 from onnxroof.graph.types import Graph, GraphInput, Node
-from onnxroof.search.pieces import costed, stands_alone
+from onnxroof.search.pieces import costed, entry_name, stands_alone
 from onnxroof.shapes import ShapedGraph
 
 if TYPE_CHECKING:
@@ -69,14 +69,13 @@ class DraftLine:
         outputs: list[str] = []
         tensors: dict[str, TensorInfo] = {}
         constants = self.draft.constants
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
             names = Names(self.draft.tensor_names)
-            if piece.entry >= 0:
-                names[piece.entry] = piece.entry_name
-            for at in self.inputs if piece.entry < 0 else (piece.entry,):
+            for at in piece.entries:
+                names[at] = entry_name(number, at)
                 inputs.append(self.draft.graph_input(at, names[at]))
                 tensors[names[at]] = self.draft.infos[at]
-            for place in range(piece.start, piece.stop):
+            for place in piece.nodes:
                 reads, call = self.reads[place], self.calls[place]
                 node = self.draft.node(self.nodes[place], len(nodes), reads, names)
                 nodes.append(node)

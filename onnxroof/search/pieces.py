@@ -7,12 +7,17 @@ or if all who read it begin a kernel in every runtime. Where a runtime's kernels
 also pass on, only the latter holds. Pieces between such places are planned one
 by one, with the same kernels as the whole; a `Pricer` keeps what it found by their signatures. A
 graph that cannot be cut is one piece.
+
+A piece that is new falls into parts where it branches: cells of a search space differ in how they
+are put together, hardly in what they are put together of. Parts meet in tensors that several nodes
+read, under the same condition: at least two kernels must read them, in whatever parts these are.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from onnxroof.cost import GraphCost, NodeCost
@@ -23,7 +28,7 @@ from onnxroof.latency.predict import Predictor
 from onnxroof.roofline import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.hardware.profile import HardwareProfile, PeakKind
@@ -54,6 +59,23 @@ REACHING = frozenset({
     "Concat", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
 })  # fmt: skip
 """Readers that may take the work before them into their kernel though others read its result."""
+
+BRANCHING = frozenset({
+    "Conv", "BatchNormalization", "Relu", "LeakyRelu", "Clip", "Add", "AveragePool", "MaxPool",
+    "GlobalAveragePool",
+})  # fmt: skip
+"""Operators at whose result a piece may fall into parts.
+
+All are `ENDS`, and no drawing of a composite has the result of one inside that several of its lines
+read: only then could a kernel reach across a tensor with several readers.
+"""
+
+DIVISIBLE = BRANCHING | {"Flatten", "Gemm"}
+"""Operators of which a piece must consist to fall into parts."""
+
+POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
+NO_FOLLOWERS = POOLS | {"Add"}
+"""Operators that run in no kernel with a pool whose result they read."""
 
 BARS = frozenset({
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Transpose", "Loop", "If",
@@ -89,20 +111,22 @@ class Line(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Nodes from `start` up to `stop` that read one tensor made before, and end in `outputs`.
+    """Some nodes of a line, planned apart from the others.
 
-    `entry` is −1 for the first piece, which reads the graph's own inputs.
+    Attributes:
+        nodes: Which, in order.
+        entries: Numbers of the tensors they read that were made before.
+        outputs: Numbers of the tensors that are read elsewhere.
     """
 
-    start: int
-    stop: int
-    entry: int
+    nodes: Sequence[int]
+    entries: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    @property
-    def entry_name(self) -> str:
-        """What the tensor it starts from is called in a graph of pieces."""
-        return f"\x00{self.entry}"
+
+def entry_name(piece: int, entry: int) -> str:
+    """What a tensor that a piece starts from is called in a graph of pieces."""
+    return f"\x00{piece}.{entry}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +151,25 @@ class Price:
         return sum(self.kernel_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the kernels of a piece, or of a part of one, cost.
+
+    Attributes:
+        last_nodes: Which of its nodes ends each kernel; in launch order.
+        kernel_seconds: Expected time of each kernel.
+        bound_seconds: Lower bound on the time of each.
+        traffic_bytes: What they move.
+        readers: Per entry the kernels that read it, and their operators that do.
+    """
+
+    last_nodes: tuple[int, ...]
+    kernel_seconds: tuple[float, ...]
+    bound_seconds: tuple[float, ...]
+    traffic_bytes: int
+    readers: tuple[tuple[int, frozenset[str]], ...]
+
+
 class Pricer:
     """Prices lines on one device and keeps the prices of pieces by signature.
 
@@ -147,6 +190,7 @@ class Pricer:
             getattr(rules[name], "stores", False) for name in find_runtime(runtime.fusion).rules
         )
         self._prices: dict[tuple[object, ...], Price] = {}
+        self._plans: dict[tuple[object, ...], Planned] = {}
 
     def price(self, line: Line) -> Price:
         """The price of a whole graph."""
@@ -176,11 +220,84 @@ class Pricer:
             if len(prices) >= MOST_PIECES:
                 prices.clear()
                 return self._look_up(line, pieces)
-            new = tuple(missing.values())
-            prices.update(zip(missing, self._planned(line.costed(new), new), strict=True))
+            prices.update(zip(missing, self._priced(line, list(missing.values())), strict=True))
         return [prices[signature] for signature in signatures]
 
-    def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Price]:
+    def _priced(self, line: Line, pieces: Sequence[Piece]) -> list[Price]:
+        """The prices of new pieces, each by its parts."""
+        split = [[piece] if self._stores else parts(line, piece, ()) for piece in pieces]
+        plans = iter(self._plan(line, list(chain.from_iterable(split))))
+        return [
+            self._composed(line, piece, found, list(islice(plans, len(found))))
+            for piece, found in zip(pieces, split, strict=True)
+        ]
+
+    def _plan(self, line: Line, found: Sequence[Piece]) -> list[Planned]:
+        """The plan of each part, with the new ones planned in one go."""
+        plans = self._plans
+        signatures = [_part_signature(line, part) for part in found]
+        new = {
+            signature: part
+            for signature, part in zip(signatures, found, strict=True)
+            if signature not in plans
+        }
+        if new:
+            if len(plans) >= MOST_PIECES:
+                plans.clear()
+                return self._plan(line, found)
+            some = tuple(new.values())
+            plans.update(zip(new, self._planned(line.costed(some), some), strict=True))
+        return [plans[signature] for signature in signatures]
+
+    def _composed(
+        self, line: Line, piece: Piece, found: list[Piece], plans: list[Planned]
+    ) -> Price:
+        """The price of a piece from its parts; those that a kernel may reach across become one."""
+        joined: set[int] = set()
+        pooled = {line.first_outputs[at] for at in piece.nodes if line.calls[at].op_type in POOLS}
+        while True:
+            readers: dict[int, int] = {}
+            operators: dict[int, frozenset[str]] = {}
+            for part, plan in zip(found, plans, strict=True):
+                for entry, (count, reading) in zip(part.entries, plan.readers, strict=True):
+                    readers[entry] = readers.get(entry, 0) + count
+                    operators[entry] = operators.get(entry, frozenset()) | reading
+            crossed = {
+                tensor
+                for part in found
+                for tensor in part.outputs
+                if tensor in readers
+                and readers[tensor] + (tensor in piece.outputs) < 2
+                and not operators[tensor] <= STARTERS
+                and not (tensor in pooled and operators[tensor] <= NO_FOLLOWERS)
+            }
+            if not crossed:
+                break
+            joined |= crossed
+            found = parts(line, piece, joined)
+            plans = self._plan(line, found)
+        kernels = [
+            (part.nodes[last], seconds, bound)
+            for part, plan in zip(found, plans, strict=True)
+            for last, seconds, bound in zip(
+                plan.last_nodes, plan.kernel_seconds, plan.bound_seconds, strict=True
+            )
+        ]
+        if len(found) > 1:
+            kernels.sort()
+        return Price(
+            tuple([seconds for _, seconds, _ in kernels]),
+            tuple([bound for _, _, bound in kernels]),
+            sum([plan.traffic_bytes for plan in plans]),
+            not piece.nodes
+            or piece.nodes[0] == 0
+            or all(
+                self._is_separable(readers.get(entry, 0), operators.get(entry, frozenset()))
+                for entry in piece.entries
+            ),
+        )
+
+    def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Planned]:
         plan = plan_kernels(cost, self.runtime.fusion)
         bounds = list(map(self._roofs.time, plan.kernels))
         times: list[KernelTime] | list[KernelLatency] = bounds
@@ -190,21 +307,20 @@ class Pricer:
                 expected(kernel, plan, bound)
                 for kernel, bound in zip(plan.kernels, bounds, strict=True)
             ]
-        found: list[Price] = []
-        first = 0
-        for piece in pieces:
-            last = first + piece.stop - piece.start
-            kernels = [kernel for kernel in plan.kernels if first <= kernel.anchor < last]
-            found.append(
-                Price(
-                    tuple([times[kernel.index].seconds for kernel in kernels]),
-                    tuple([bounds[kernel.index].seconds for kernel in kernels]),
-                    sum([_traffic(kernel) for kernel in kernels]),
-                    piece.entry < 0 or self._is_separable(plan, kernels, piece.entry_name),
-                )
+        firsts = list(accumulate([len(piece.nodes) for piece in pieces], initial=0))
+        kernels: list[list[Kernel]] = [[] for _ in pieces]
+        for kernel in plan.kernels:
+            kernels[bisect_right(firsts, kernel.anchor) - 1].append(kernel)
+        return [
+            Planned(
+                tuple([kernel.nodes[-1] - first for kernel in own]),
+                tuple([times[kernel.index].seconds for kernel in own]),
+                tuple([bounds[kernel.index].seconds for kernel in own]),
+                sum([_traffic(kernel) for kernel in own]),
+                tuple([_readers(plan, own, entry_name(at, entry)) for entry in piece.entries]),
             )
-            first = last
-        return found
+            for at, (first, piece, own) in enumerate(zip(firsts, pieces, kernels, strict=False))
+        ]
 
     def _may_separate(self, line: Line, start: int, entry: int) -> bool:
         """A quick look before a piece is planned: who reads its input."""
@@ -220,19 +336,91 @@ class Pricer:
         count = sum([entry in reads for reads in line.reads[start : line.last_uses[entry] + 1]])
         return count > 1
 
-    def _is_separable(self, plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> bool:
-        """Whether at least two kernels read the piece's input, or starters alone."""
-        names = {entry, *[view for view, source in plan.views.items() if source == entry]}
-        nodes = plan.cost.nodes
-        readers: list[set[str]] = []
-        for kernel in kernels:
-            reading = [at for at in kernel.nodes if not names.isdisjoint(nodes[at].node.inputs)]
-            if reading:
-                readers.append({nodes[at].op_type for at in reading})
-        operators = set(chain.from_iterable(readers))
+    def _is_separable(self, readers: int, operators: frozenset[str]) -> bool:
+        """Whether at least two kernels read a piece's input, or starters alone."""
         if operators <= STARTERS:
             return bool(readers)
-        return len(readers) > 1 and not self._stores and REACHING.isdisjoint(operators)
+        return readers > 1 and not self._stores and REACHING.isdisjoint(operators)
+
+
+def _readers(plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> tuple[int, frozenset[str]]:
+    """How many of the kernels read the tensor or a view of it, and which operators of theirs do."""
+    names = {entry, *[view for view, source in plan.views.items() if source == entry]}
+    nodes = plan.cost.nodes
+    count = 0
+    operators: set[str] = set()
+    for kernel in kernels:
+        reading = [at for at in kernel.nodes if not names.isdisjoint(nodes[at].node.inputs)]
+        count += bool(reading)
+        operators.update([nodes[at].op_type for at in reading])
+    return count, frozenset(operators)
+
+
+def parts(line: Line, piece: Piece, joined: Container[int]) -> list[Piece]:
+    """What a piece falls into at tensors that several nodes read, or that begin kernels.
+
+    Args:
+        line: What it is a piece of.
+        piece: Nodes that follow each other.
+        joined: Tensors at which it must not be cut.
+    """
+    reads, firsts = line.reads, line.first_outputs
+    calls = [line.calls[at] for at in piece.nodes]
+    operators = {at: call.node.op_type for at, call in zip(piece.nodes, calls, strict=True)}
+    if not DIVISIBLE.issuperset(operators.values()) or any(c.output_count > 1 for c in calls):
+        return [piece]
+    readers: dict[int, list[int]] = {firsts[at]: [] for at in piece.nodes}
+    for at in piece.nodes:
+        for number in set(reads[at]):
+            if number in readers:
+                readers[number].append(at)
+    home = {at: at for at in piece.nodes}  # the first node of the part each node is in
+    meeting: set[int] = set()
+    for at in piece.nodes:
+        made = firsts[at]
+        found = readers[made]
+        several = len(found) + (made in piece.outputs) > 1
+        may_meet = operators[at] in BRANCHING and made not in joined
+        if may_meet and (several or _is_between_kernels(operators, at, found)):
+            meeting.add(made)
+            continue
+        for reader in found:
+            one, other = _first(home, at), _first(home, reader)
+            home[max(one, other)] = min(one, other)
+    members: dict[int, list[int]] = {}
+    for at in piece.nodes:
+        members.setdefault(_first(home, at), []).append(at)
+    if len(members) == 1:
+        return [piece]
+    ends = meeting.union(piece.outputs)
+    known = readers.keys() | set(piece.entries)
+    return [_part(line, nodes, known, ends) for nodes in members.values()]
+
+
+def _is_between_kernels(operators: Mapping[int, str], at: int, readers: Sequence[int]) -> bool:
+    """Whether all that read what a node makes begin kernels of their own."""
+    if not readers:
+        return False
+    op_type, reading = operators[at], {operators[reader] for reader in readers}
+    return (op_type in POOLS and reading <= NO_FOLLOWERS) or (
+        op_type not in JOINED and reading <= STARTERS
+    )
+
+
+def _first(home: dict[int, int], at: int) -> int:
+    """The first node of the part a node is in."""
+    while home[at] != at:
+        home[at] = at = home[home[at]]
+    return at
+
+
+def _part(line: Line, nodes: list[int], known: Container[int], ends: Container[int]) -> Piece:
+    """Some nodes as a piece; of the tensors they read those `known` are made at run time."""
+    made = [line.first_outputs[at] for at in nodes]
+    own = set(made)
+    read = dict.fromkeys(chain.from_iterable([line.reads[at] for at in nodes]))
+    entries = tuple([number for number in read if number in known and number not in own])
+    return Piece(nodes, entries, tuple([number for number in made if number in ends]))
 
 
 def _pieces(line: Line, starts: Sequence[tuple[int, int]]) -> list[Piece]:
@@ -240,7 +428,8 @@ def _pieces(line: Line, starts: Sequence[tuple[int, int]]) -> list[Piece]:
     pieces: list[Piece] = []
     stop, outputs = len(line.keys), tuple(line.outputs)
     for start, entry in reversed(starts):
-        pieces.append(Piece(start, stop, entry, outputs))
+        entries = (entry,) if start else tuple(line.inputs)
+        pieces.append(Piece(range(start, stop), entries, outputs))
         stop, outputs = start, (entry,)
     pieces.reverse()
     return pieces
@@ -258,7 +447,7 @@ def costed(shaped: ShapedGraph) -> GraphCost:
         for node, call in zip(shaped.graph.nodes, shaped.calls, strict=True)
         if call.cost is not None
     ]
-    return GraphCost(shaped, tuple(nodes), (), {})
+    return GraphCost(shaped, tuple(nodes))
 
 
 def _joined(prices: Sequence[Price]) -> Price:
@@ -309,13 +498,29 @@ def stands_alone(call: OpCall) -> bool:
 
 def _signature(line: Line, piece: Piece) -> tuple[object, ...]:
     """What the plan of some nodes depends on: what they are and how they are connected."""
-    start, stop, entry = piece.start, piece.stop, piece.entry
+    nodes = piece.nodes
     keys, reads, firsts = line.keys, line.reads, line.first_outputs
-    base = firsts[start] if start < stop else 0
-    parts: list[object] = [entry < 0]
-    for at in range(start, stop):
+    base = firsts[nodes[0]] if nodes else 0
+    entry = piece.entries[0] if nodes and nodes[0] else None
+    parts: list[object] = [entry is None]
+    for at in nodes:
         parts.append(keys[at])
         parts.append(firsts[at] - base)
         parts.extend([None if number == entry else number - base for number in reads[at]])
     parts.extend([number - base for number in piece.outputs])
     return tuple(parts)
+
+
+def _part_signature(line: Line, part: Piece) -> tuple[object, ...]:
+    """The same for nodes that need not follow each other: tensors in the order they are met."""
+    keys, reads, firsts, calls = line.keys, line.reads, line.first_outputs, line.calls
+    numbers = {entry: -2 - at for at, entry in enumerate(part.entries)}
+    numbers[-1] = -1  # an absent input
+    said: list[object] = []
+    for at in part.nodes:
+        said.append(keys[at])
+        said.extend([numbers.setdefault(number, len(numbers)) for number in reads[at]])
+        for number in range(firsts[at], firsts[at] + calls[at].output_count):
+            numbers[number] = len(numbers)
+    said.extend([numbers[number] for number in part.outputs])
+    return tuple(said)

@@ -7,6 +7,7 @@ initializers are. Field numbers are those of onnx.proto.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -42,10 +43,12 @@ from onnxroof.graph.types import AttributeValue, Constant, DType, Graph, GraphIn
 from onnxroof.graph.wire import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from onnxroof.graph.nodes import WrittenNode
     from onnxroof.graph.wire import Source, Span
+
+    ReadTensor = Callable[[Span, str | None, str], Constant]
 
 Attributes = tuple[tuple[str, AttributeValue], ...]
 Subgraphs = tuple[tuple[str, Graph], ...]
@@ -228,27 +231,32 @@ class Converter:
         return frame.name(self._nodes.name(value.raw(_VALUE_NAME)))
 
     def _initializers(self, graph: Message, frame: _Frame) -> dict[str, Constant]:
-        constants: dict[str, Constant] = {}
-        for number, sparse in ((_INITIALIZERS, False), (_SPARSES, True)):
-            for span in graph.spans(number):
-                constant = self._initializer(span, frame, sparse=sparse)
-                if constant.name in constants:
-                    raise _repeated(constant.name)
-                constants[constant.name] = constant
+        dense: ReadTensor = self._tensors.dense
+        sparse: ReadTensor = self._tensors.sparse
+        if frame.depth:
+            dense, sparse = self._once(dense, frame), self._once(sparse, frame)
+        found = [dense(span, None, "initializer") for span in graph.spans(_INITIALIZERS)]
+        found += [sparse(span, None, "initializer") for span in graph.spans(_SPARSES)]
+        constants = {constant.name: constant for constant in found}
+        if len(constants) < len(found):
+            names = Counter([constant.name for constant in found])
+            raise _repeated(next(name for name, count in names.items() if count > 1))
         return constants
 
-    def _initializer(self, span: Span, frame: _Frame, *, sparse: bool) -> Constant:
-        """The tensor stored there; in a further call of a function the same under another name."""
-        known = self._function_constants.get(span[0]) if frame.depth else None
-        if known is not None:
-            name, constant = known
-            return constant.under(frame.name(name))
-        read = self._tensors.sparse if sparse else self._tensors.dense
-        constant = read(span, None, "initializer")
-        if frame.depth:
+    def _once(self, read: ReadTensor, frame: _Frame) -> ReadTensor:
+        """The reader for a function's body: in a further call the same tensor, renamed."""
+
+        def renamed(span: Span, name: str | None, origin: str) -> Constant:
+            known = self._function_constants.get(span[0])
+            if known is not None:
+                inner, constant = known
+                return constant.under(frame.name(inner))
+            constant = read(span, name, origin)
             self._function_constants[span[0]] = (constant.name, constant)
             constant.name = frame.name(constant.name)
-        return constant
+            return constant
+
+        return renamed
 
     # -- nodes -----------------------------------------------------------------------------
 

@@ -56,6 +56,12 @@ _HEAD = re.compile(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])*\x10[\x00-\x7f]", re.D
 """Dimensions and type: how nearly all tensors begin."""
 
 
+_HEADS: dict[bytes, tuple[DType, tuple[int, ...], int | None]] = {}
+"""Type, shape and stored bytes of what tensors begin with: what readers of this process share."""
+
+_MOST_HEADS = 20_000
+
+
 class TensorReader:
     """Reads the tensors of one model; notes the external files they name.
 
@@ -70,7 +76,8 @@ class TensorReader:
         self._external: dict[str, None] = {}
         self._checked: set[bytes] = set()
         self._shapes: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
-        self._heads: dict[bytes, tuple[DType, tuple[int, ...], int | None]] = {}
+        if len(_HEADS) > _MOST_HEADS:
+            _HEADS.clear()
 
     @property
     def external_files(self) -> tuple[str, ...]:
@@ -99,10 +106,10 @@ class TensorReader:
         own, field, start, stop, entries = fields
         if name is None:
             name = self._name_of(own)
-        known = self._heads.get(found[0])
+        known = _HEADS.get(found[0])
         if known is None:
             message = Message(self._source, begin, begin + found.end())
-            known = self._heads[found[0]] = self._type_and_shape(message, name)
+            known = _HEADS[found[0]] = self._type_and_shape(message, name)
         dtype, shape, stored_bytes = known
         raw = value = None
         place: Place | bytes | None = None

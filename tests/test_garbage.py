@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 
 import onnxroof
 from onnxroof.errors import ModelUnreadableError
-from onnxroof.garbage import collecting_later
+from onnxroof.garbage import _Unseen, collecting_later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,43 @@ def test_nothing_is_collected_in_between() -> None:
         gc.callbacks.pop()
     assert not during
     assert gc.isenabled()
+
+
+class Cycle:
+    """Garbage of the caller's that only collection finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_the_caller_s_cycles_are_collected_in_a_loop_of_analyses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An analysis of mobilenet_v2_qdq keeps more than 1,000 records, which nobody looks through;
+    # after 5,000 the whole process is collected
+    monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 5_000)
+    monkeypatch.setattr("onnxroof.garbage._unseen", _Unseen())
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # so a quarter of all is nothing
+    left: list[weakref.ref[Cycle]] = []
+    for _ in range(40):
+        left.append(weakref.ref(Cycle()))
+        onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
+    assert sum(reference() is not None for reference in left) < 20
+
+
+def test_what_the_caller_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
+        assert gc.get_freeze_count() > 0.9 * frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_nothing_stays_frozen_that_was_not() -> None:
+    onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
+    assert gc.get_freeze_count() == 0
 
 
 def test_collection_is_on_again_after_an_error() -> None:

@@ -21,8 +21,8 @@ def collecting_later() -> Iterator[None]:
     """Put garbage collection off until a model is analyzed; also a decorator.
 
     An analysis makes thousands of small records and no cycles worth finding. Looking for some,
-    again and again over all that the process holds, takes a tenth of its time, more in a process
-    that holds much else. Left as it was found.
+    again and again over all that the process holds, takes a fifth of its time, more in a process
+    that holds much else. Left as it was found, but that the records count as old.
     """
     if not gc.isenabled():
         yield

@@ -20,7 +20,7 @@ from onnxroof.graph.types import Model
 from onnxroof.graph.wire import Message, Source, WireError
 
 if TYPE_CHECKING:
-    import onnx
+    import onnx  # noqa: TID251 - the type of an argument
 
     ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto
 

@@ -29,6 +29,9 @@ _MEMORY_NAME = "<model in memory>"
 _IR_VERSION, _PRODUCER, _PRODUCER_VERSION, _GRAPH = 1, 2, 3, 7
 """Fields of a ModelProto."""
 
+_COPIED_BYTES = 4 << 20
+"""Files up to this size are read from a copy, which is quicker to index than a mapped file."""
+
 _TFLITE = b"TFL3"
 """Stands four bytes into the file."""
 
@@ -71,7 +74,7 @@ def load_model(source: ModelSource) -> Model:
 
 def _from_file(path: str) -> Model:
     with _mapped(path) as mapped:
-        return _from_bytes(mapped, path)
+        return _from_bytes(mapped[:] if len(mapped) <= _COPIED_BYTES else mapped, path)
 
 
 def _mapped(path: str) -> mmap.mmap:

@@ -116,7 +116,7 @@ class NodeReader:
         """The name in some bytes: one object, however often it is written."""
         known = self._names.get(raw)
         if known is None:
-            known = self._names[raw] = str(raw, "utf-8", self._source.errors)
+            known = self._names[raw] = raw.decode("utf-8", self._source.errors)
         return known
 
     def read(self, span: Span) -> WrittenNode:
@@ -128,40 +128,34 @@ class NodeReader:
         data, names = self._source.data[begin:end], self._names
         inputs: list[str] = []
         outputs: list[str] = []
-        lists = {_INPUT_TAG: inputs, _OUTPUT_TAG: outputs}
-        name = ""
+        own: list[str] = []
         position = 0
         try:
             tag = data[0]
-            while tag in lists:
-                length = data[position + 1]
-                start = position + 2
-                if length > 0x7F:
-                    length, start = varint(data, position + 1, size)
-                position = start + length
-                raw = data[start:position]
-                text = names.get(raw)
-                if text is None:
-                    text = names[raw] = str(raw, "utf-8", self._source.errors)
-                lists[tag].append(text)
-                tag = data[position]
-            if tag == _NAME_TAG:
-                length = data[position + 1]
-                start = position + 2
-                if length > 0x7F:
-                    length, start = varint(data, position + 1, size)
-                position = start + length
-                name = str(data[start:position], "utf-8", self._source.errors)
+            for wanted, texts in ((_INPUT_TAG, inputs), (_OUTPUT_TAG, outputs), (_NAME_TAG, own)):
+                while tag == wanted:
+                    length = data[position + 1]
+                    start = position + 2
+                    if length > 0x7F:
+                        length, start = varint(data, position + 1, size)
+                    position = start + length
+                    raw = data[start:position]
+                    text = names.get(raw)
+                    if text is None:
+                        text = names[raw] = raw.decode("utf-8", self._source.errors)
+                    texts.append(text)
+                    tag = data[position]
         except IndexError:  # ends early, or has nothing but names
             return self._in_any_order(begin, end)
+        name = own[-1] if own else ""
         rest = data[position:]
         kind = self._kinds.get(rest) if len(rest) <= _LONGEST_SHARED_BYTES else None
         if kind is not None:
             return name, tuple(inputs), tuple(outputs), kind, None
-        found = self._kind_and_scope(rest, end - len(rest))
-        if found is None:
+        kind_and_scope = self._kind_and_scope(rest, end - len(rest))
+        if kind_and_scope is None:
             return self._in_any_order(begin, end)
-        return name, tuple(inputs), tuple(outputs), *found
+        return name, tuple(inputs), tuple(outputs), *kind_and_scope
 
     def _kind_and_scope(self, rest: bytes, begin: int) -> tuple[Kind, str | None] | None:
         """What follows the names at `begin`; None where it does not stand in the usual order."""

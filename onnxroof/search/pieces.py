@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from onnxroof.cost import GraphCost, NodeCost
 from onnxroof.fusion.plan import plan_kernels
@@ -28,7 +28,7 @@ from onnxroof.latency.predict import Predictor
 from onnxroof.roofline import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from onnxroof.fusion.plan import Kernel, KernelPlan
     from onnxroof.hardware.profile import HardwareProfile, PeakKind
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from onnxroof.ops.call import OpCall
     from onnxroof.roofline import KernelTime
     from onnxroof.shapes import ShapedGraph
+
+V = TypeVar("V")
 
 MOST_PIECES = 100_000
 """Signatures a pricer keeps before it starts afresh, so that a long search does not fill memory."""
@@ -210,18 +212,7 @@ class Pricer:
     def _look_up(self, line: Line, pieces: Sequence[Piece]) -> list[Price]:
         """The price of each piece; what is new is planned in one go."""
         signatures = [_signature(line, piece) for piece in pieces]
-        prices = self._prices
-        missing = {
-            signature: piece
-            for signature, piece in zip(signatures, pieces, strict=True)
-            if signature not in prices
-        }
-        if missing:
-            if len(prices) >= MOST_PIECES:
-                prices.clear()
-                return self._look_up(line, pieces)
-            prices.update(zip(missing, self._priced(line, list(missing.values())), strict=True))
-        return [prices[signature] for signature in signatures]
+        return _known(self._prices, signatures, pieces, lambda new: self._priced(line, new))
 
     def _priced(self, line: Line, pieces: Sequence[Piece]) -> list[Price]:
         """The prices of new pieces, each by its parts."""
@@ -233,21 +224,11 @@ class Pricer:
         ]
 
     def _plan(self, line: Line, found: Sequence[Piece]) -> list[Planned]:
-        """The plan of each part, with the new ones planned in one go."""
-        plans = self._plans
+        """The plan of each part; what is new is planned in one go."""
         signatures = [_part_signature(line, part) for part in found]
-        new = {
-            signature: part
-            for signature, part in zip(signatures, found, strict=True)
-            if signature not in plans
-        }
-        if new:
-            if len(plans) >= MOST_PIECES:
-                plans.clear()
-                return self._plan(line, found)
-            some = tuple(new.values())
-            plans.update(zip(new, self._planned(line.costed(some), some), strict=True))
-        return [plans[signature] for signature in signatures]
+        return _known(
+            self._plans, signatures, found, lambda new: self._planned(line.costed(new), new)
+        )
 
     def _composed(
         self, line: Line, piece: Piece, found: list[Piece], plans: list[Planned]
@@ -341,6 +322,31 @@ class Pricer:
         if operators <= STARTERS:
             return bool(readers)
         return readers > 1 and not self._stores and REACHING.isdisjoint(operators)
+
+
+def _known(
+    table: dict[tuple[object, ...], V],
+    signatures: Sequence[tuple[object, ...]],
+    pieces: Sequence[Piece],
+    make: Callable[[Sequence[Piece]], list[V]],
+) -> list[V]:
+    """What a table has for each piece; what it lacks is made in one go and kept.
+
+    Another thread may empty the table at any time.
+    """
+    found = {signature: table.get(signature) for signature in signatures}
+    missing = {
+        signature: piece
+        for signature, piece in zip(signatures, pieces, strict=True)
+        if found[signature] is None
+    }
+    if missing:
+        if len(table) >= MOST_PIECES:
+            table.clear()
+        made = dict(zip(missing, make(list(missing.values())), strict=True))
+        table.update(made)
+        found.update(made)
+    return [found[signature] for signature in signatures]  # type: ignore[misc]
 
 
 def _readers(plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> tuple[int, frozenset[str]]:

@@ -83,7 +83,8 @@ def test_every_kernel_takes_the_time_it_takes_in_the_whole(runtime: str) -> None
         assert pricer.price(line).kernel_seconds == times.kernel_seconds
 
 
-def test_equal_cells_are_planned_once() -> None:
+def _counting() -> tuple[Pricer, list[int]]:
+    """A pricer, and the number of nodes of each plan it makes."""
     planned: list[int] = []
 
     class Counting(Pricer):
@@ -92,7 +93,11 @@ def test_equal_cells_are_planned_once() -> None:
             return super()._planned(cost, pieces)
 
     profile = load_profile("mobile-arm")
-    pricer = Counting(profile, load_runtime(profile.runtime), "vendor")
+    return Counting(profile, load_runtime(profile.runtime), "vendor"), planned
+
+
+def test_equal_cells_are_planned_once() -> None:
+    pricer, planned = _counting()
     cell = ("3x3", "1x1", "3x3", "skip", "pool", "3x3")
     line = DraftLine(nas_bench_201(cell, cells=5).draft, shares=True)
     pricer.price(line)
@@ -158,15 +163,7 @@ def test_no_rule_runs_a_pool_and_what_follows_it_there_in_one_kernel() -> None:
 
 
 def test_a_new_cell_is_put_together_from_parts_that_others_had() -> None:
-    planned: list[int] = []
-
-    class Counting(Pricer):
-        def _planned(self, cost, pieces):
-            planned.append(len(cost.nodes))
-            return super()._planned(cost, pieces)
-
-    profile = load_profile("mobile-arm")
-    pricer = Counting(profile, load_runtime(profile.runtime), "vendor")
+    pricer, planned = _counting()
     source = random.Random(3)
     for _ in range(300):
         pricer.price(DraftLine(nas_bench_201(random_cell(source), cells=1).draft, shares=True))

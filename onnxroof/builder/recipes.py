@@ -86,11 +86,12 @@ class Recipe:
         outputs: Type and shape of each output.
         work: What it costs alone.
         is_sharable: Whether a runtime may run equal nodes with equal inputs once.
+        computes: The same for nodes that make the same of the same inputs; hashes at once.
     """
 
     __slots__ = (
-        "attributes", "call", "domain", "is_sharable", "key", "op_type", "opset", "outputs",
-        "private", "work",
+        "attributes", "call", "computes", "domain", "is_sharable", "key", "op_type", "opset",
+        "outputs", "private", "work",
     )  # fmt: skip
 
     def __init__(
@@ -108,9 +109,21 @@ class Recipe:
         self.work = work
         operator = call.operator
         self.is_sharable = not private and operator is not None and not operator.random
+        said = (node.domain, node.op_type, node.opset, node.attributes, len(outputs))
+        self.computes: object = repr(said) if _are_plain(node.attributes) else self
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_remade, (_portable(self.key),))
+
+
+def _are_plain(attributes: tuple[tuple[str, AttributeValue], ...]) -> bool:
+    """Whether all are numbers and texts, which their representation tells apart."""
+    plain = (int, float, str)
+    return all(
+        isinstance(item, plain)
+        for _, value in attributes
+        for item in (value if isinstance(value, tuple) else (value,))
+    )
 
 
 class Kitchen:

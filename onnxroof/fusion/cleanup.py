@@ -101,7 +101,8 @@ def _identity(graph: LiveGraph, node: NodeCost) -> object:
         if known is not None and known.value is not None:
             inputs[position] = known.value_key
     outputs = tuple(map(bool, onnx_node.outputs))
-    return (operator, onnx_node.attributes, tuple(inputs), outputs)
+    shapes = tuple([None if info is None else info.shape for info in node.call.inputs])
+    return (operator, onnx_node.attributes, tuple(inputs), shapes, outputs)
 
 
 def find_integer_nodes(graph: LiveGraph) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.declared import DeclaredTypes, value_type
+from onnxroof.graph.declared import DeclaredTypes, WrittenTypes, value_type
 from onnxroof.graph.nodes import (
     ATTRIBUTE_FIELD,
     FLOAT,
@@ -68,6 +68,15 @@ _IR_VERSION, _MODEL_GRAPH, _MODEL_OPSETS, _MODEL_FUNCTIONS = 1, 7, 8, 25
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _INFOS, _SPARSES = 1, 2, 5, 11, 12, 13, 15
 _VALUE_NAME, _VALUE_TYPE = 1, 2
+_FUNCTION_NAME, _PARAMETERS, _RESULTS, _BODY, _IMPORTS = 1, 4, 5, 7, 9
+_FUNCTION_DOMAIN, _DEFAULTS, _OVERLOAD = 10, 11, 13
+
+MODEL_FIELDS = frozenset({1, 2, 3, _MODEL_GRAPH, _MODEL_OPSETS, _MODEL_FUNCTIONS})
+_GRAPH_FIELDS = frozenset({_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _INFOS, _SPARSES})
+_FUNCTION_FIELDS = frozenset(
+    {_FUNCTION_NAME, _PARAMETERS, _RESULTS, _BODY, _IMPORTS, _FUNCTION_DOMAIN, _DEFAULTS, _OVERLOAD}
+)
+"""What is read of a message; the rest must not cost memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,47 +92,51 @@ class _Frame:
 
     def name(self, inner: str) -> str:
         """The name in the expanded graph of a name in the function's body."""
-        if self.rename is None or not inner:
-            return inner
-        known = self.rename.get(inner)
-        if known is None:
-            known = self.rename[inner] = f"{self.prefix}/{inner}"
-        return known
+        return _renamed(self.rename, self.prefix, inner)
+
+
+def _renamed(rename: dict[str, str] | None, prefix: str, inner: str) -> str:
+    if rename is None or not inner:
+        return inner
+    known = rename.get(inner)
+    if known is None:
+        known = rename[inner] = f"{prefix}/{inner}"
+    return known
 
 
 class _Function:
     """A model-local function, read when it is first called."""
 
     def __init__(self, source: Source, span: Span) -> None:
-        self._message = Message(source, *span)
-        self.name = self._message.text(1)
-        self.key = (_domain(self._message.text(10)), self.name, self._message.text(13))
+        self._message = message = Message(source, *span, _FUNCTION_FIELDS)
+        self.name = message.text(_FUNCTION_NAME)
+        self.key = (_domain(message.text(_FUNCTION_DOMAIN)), self.name, message.text(_OVERLOAD))
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of its parameters."""
-        return self._message.texts(4)
+        return self._message.texts(_PARAMETERS)
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of its results."""
-        return self._message.texts(5)
+        return self._message.texts(_RESULTS)
 
     @cached_property
     def opsets(self) -> dict[str, int]:
         """The versions it imports, by domain."""
-        return _opsets(self._message.messages(9))
+        return _opsets(self._message.messages(_IMPORTS))
 
     @cached_property
     def defaults(self) -> list[Message]:
         """Attributes with the values they have where a call gives none."""
-        return self._message.messages(11)
+        return self._message.messages(_DEFAULTS)
 
     @cached_property
     def nodes(self) -> list[WrittenNode]:
         """Its body."""
         reader = NodeReader(self._message.source, share_constants=False)
-        return [reader.read(span) for span in self._message.spans(7)]
+        return [reader.read(span) for span in self._message.spans(_BODY)]
 
 
 class Converter:
@@ -146,6 +159,8 @@ class Converter:
         self._function_nodes = NodeReader(source, share_constants=False)
         self._tensors = TensorReader(source, self._nodes.name)
         self._function_constants: dict[int, tuple[str, Constant]] = {}
+        self._given_values: dict[int, AttributeValue] = {}
+        self._infos: dict[int, WrittenTypes] = {}
         self._call_names: dict[str, int] = {}
         self._calls = 0
         self._expanded = 0
@@ -179,7 +194,7 @@ class Converter:
     # -- graphs ----------------------------------------------------------------------------
 
     def _graph(self, span: Span, frame: _Frame, *, outermost: bool = False) -> Graph:
-        message = Message(self._source, *span)
+        message = Message(self._source, *span, _GRAPH_FIELDS)
         graph_name = message.text(_GRAPH_NAME)
         self._depth += 1
         if self._depth > _DEEPEST_BODY:
@@ -201,6 +216,8 @@ class Converter:
             )
         nodes: list[Node] = []
         reader = self._function_nodes if frame.depth else self._nodes
+        if frame.depth:
+            self._count_expanded(len(message.spans(_NODES)), graph_name)
         read, emit = reader.read, self._emit
         for node in message.spans(_NODES):
             emit(read(node), frame, nodes, constants)
@@ -215,14 +232,17 @@ class Converter:
             for index, moved in enumerate(ordered):
                 moved.index = index
         self._depth -= 1
-        infos = [*message.spans(_INFOS), *message.spans(_OUTPUTS)]
+        infos = self._infos.get(span[0])
+        if infos is None:
+            spans = [*message.spans(_INFOS), *message.spans(_OUTPUTS)]
+            infos = self._infos[span[0]] = WrittenTypes(self._source, spans)
         return Graph(
             name=graph_name,
             nodes=tuple(ordered),
             inputs=inputs,
             outputs=outputs,
             constants=constants,
-            declared=DeclaredTypes(self._source, infos, frame.name),
+            declared=DeclaredTypes(infos, partial(_renamed, frame.rename, frame.prefix)),
             captures=captures,
         )
 
@@ -324,34 +344,42 @@ class Converter:
             if actual:
                 rename[formal] = frame.name(actual)
         written = [Message(self._source, *span) for span in kind.written]
-        given = {attribute_name(a): _resolve(a, frame) for a in (*function.defaults, *written)}
+        given = {attribute_name(default): default for default in function.defaults}
+        for attribute in written:  # what the caller itself was not given leaves the default
+            value = _resolve(attribute, frame)
+            if value is not None:
+                given[attribute_name(attribute)] = value
         _check_versions(function.opsets)
         inner = _Frame(
             opsets={**frame.opsets, **function.opsets},
             rename=rename,
             prefix=label,
             scope="/".join(filter(None, (frame.scope, call_name.strip("/") or kind.op_type))),
-            attributes={name: value for name, value in given.items() if value is not None},
+            attributes=given,
             depth=frame.depth + 1,
         )
         self._calls += 1
-        self._expanded += len(function.nodes)
-        if self._calls > MOST_CALLS or self._expanded > MOST_NODES:
-            raise InvalidGraphError(
-                f"function {quoted(function.name)}",
-                f"expands to more than {MOST_CALLS} calls or {MOST_NODES} nodes",
-            )
+        self._count_expanded(len(function.nodes), function.name)
         for node in function.nodes:
             self._emit(node, inner, nodes, constants)
+
+    def _count_expanded(self, nodes: int, name: str) -> None:
+        """Refuse functions that call functions, or hold bodies, without end."""
+        self._expanded += nodes
+        if self._calls > MOST_CALLS or self._expanded > MOST_NODES:
+            raise InvalidGraphError(
+                f"function {quoted(name)}",
+                f"expands to more than {MOST_CALLS} calls or {MOST_NODES} nodes",
+            )
 
     def _attributes(self, written: Sequence[Span], frame: _Frame) -> tuple[Attributes, Subgraphs]:
         attributes: list[tuple[str, AttributeValue]] = []
         subgraphs: list[tuple[str, Graph]] = []
         for span in written:
-            attribute = Message(self._source, *span)
-            name = self._nodes.name(attribute.raw(1))
+            own = attribute = Message(self._source, *span)
+            name = self._nodes.name(own.raw(1))
             if frame.rename is not None:
-                found = _resolve(attribute, frame)
+                found = _resolve(own, frame)
                 if found is None:
                     continue
                 attribute = found
@@ -361,14 +389,23 @@ class Converter:
                 if kind == GRAPH:
                     spans = [attribute.span(ATTRIBUTE_FIELD[kind]) or (0, 0)]
                 subgraphs.extend((name, self._graph(graph, frame)) for graph in spans)
-            else:
+            elif kind not in PLAIN:
                 attributes.append((name, self._value(attribute, kind)))
+            elif attribute is own:
+                attributes.append((name, plain_value(attribute)))
+            else:
+                attributes.append((name, self._given(attribute)))
         return tuple(attributes), tuple(subgraphs)
 
+    def _given(self, attribute: Message) -> AttributeValue:
+        """The value of a caller's attribute, read once for all nodes that refer to it."""
+        known = self._given_values.get(attribute.begin)
+        if known is None:
+            known = self._given_values[attribute.begin] = plain_value(attribute)
+        return known
+
     def _value(self, attribute: Message, kind: int) -> AttributeValue:
-        """What an attribute holds that is no graph."""
-        if kind in PLAIN:
-            return plain_value(attribute)
+        """The tensors or types an attribute holds."""
         name, field = attribute_name(attribute), ATTRIBUTE_FIELD[kind]
         if kind == TYPE:
             return value_type(attribute.message(field), name)

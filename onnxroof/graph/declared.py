@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from onnxroof.errors import quoted
 from onnxroof.graph.types import DTYPE_BY_CODE, SymbolicDim, ValueType
 from onnxroof.graph.wire import BYTES, VARINT, Message, Source, WireError, message_fields
 
@@ -31,6 +32,9 @@ _NAME, _TYPE = 1, 2
 
 _BETWEEN_BYTES = 4
 """Tag and length of what stands in a file one after the other."""
+
+_HIGHEST_RANK = 10_000
+"""A type of more dimensions is refused: runtimes have a few dozen at most."""
 
 _DEEPEST = 30
 """Types within types beyond this are refused."""
@@ -60,6 +64,9 @@ def value_type(message: Message | None, name: str, depth: int = 0) -> ValueType:
     shape = inner.message(_SHAPE)
     if shape is None:
         return ValueType("tensor", dtype)
+    rank = len(shape.spans(_DIM))
+    if rank > _HIGHEST_RANK:
+        raise WireError(f"not an ONNX model: {quoted(name)} has {rank} dimensions")
     dims = [_dim(dim, f"?{name}.{axis}") for axis, dim in enumerate(shape.messages(_DIM))]
     return ValueType("tensor", dtype, tuple(dims))
 
@@ -88,11 +95,13 @@ def _last(message: Message, fields: Mapping[int, int]) -> int:
     return found
 
 
-class DeclaredTypes(Mapping[str, ValueType]):
-    """The file's value_info, read when somebody asks: few models ever need it."""
+class WrittenTypes:
+    """The bytes of some ValueInfoProtos, copied at once where they stand together."""
 
-    def __init__(self, source: Source, infos: Sequence[Span], rename: Callable[[str], str]) -> None:
-        """Keep the bytes of some ValueInfoProtos, at once where they stand together."""
+    __slots__ = ("_data", "_lengths", "_starts")
+
+    def __init__(self, source: Source, infos: Sequence[Span]) -> None:
+        """Copy them."""
         starts = [start for start, _ in infos]
         lengths = [stop - start for start, stop in infos]
         first, last = (min(starts), max(starts)) if starts else (0, 0)
@@ -103,14 +112,26 @@ class DeclaredTypes(Mapping[str, ValueType]):
             self._data = b"".join([source.data[start:stop] for start, stop in infos])
             self._starts = array("q", accumulate(lengths[:-1], initial=0))
         self._lengths = array("q", lengths)
+
+    def messages(self) -> list[Message]:
+        """All of them, in the order given."""
+        source = Source(self._data, "backslashreplace")
+        places = zip(self._starts, self._lengths, strict=False)
+        return [Message(source, start, start + length) for start, length in places]
+
+
+class DeclaredTypes(Mapping[str, ValueType]):
+    """The file's value_info, read when somebody asks: few models ever need it."""
+
+    def __init__(self, infos: WrittenTypes, rename: Callable[[str], str]) -> None:
+        """Keep what was written, and how names in it are to be changed."""
+        self._infos = infos
         self._rename = rename
         self._index: dict[str, Message] | None = None
 
     def _by_name(self) -> dict[str, Message]:
         if self._index is None:
-            source = Source(self._data, "backslashreplace")
-            places = zip(self._starts, self._lengths, strict=False)
-            messages = [Message(source, start, start + length) for start, length in places]
+            messages = self._infos.messages()
             self._index = {self._rename(message.text(_NAME)): message for message in messages}
         return self._index
 

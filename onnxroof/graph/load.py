@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, ModelUnreadableError, quoted
-from onnxroof.graph.convert import Converter
+from onnxroof.graph.convert import MODEL_FIELDS, Converter
 from onnxroof.graph.types import Model
 from onnxroof.graph.wire import Message, Source, WireError
 
@@ -66,10 +66,24 @@ def load_model(source: ModelSource) -> Model:
     if isinstance(source, str | os.PathLike):
         return _from_file(os.fspath(source))
     if hasattr(source, "graph") and hasattr(source, "SerializeToString"):
-        return _from_bytes(source.SerializeToString(), None)
+        return _from_bytes(_serialized(source), None)
     raise ModelUnreadableError(
         _MEMORY_NAME, f"expected a path, bytes or a ModelProto, got {type(source).__name__}"
     )
+
+
+def _serialized(proto: onnx.ModelProto) -> bytes:
+    from google.protobuf.message import EncodeError
+
+    try:
+        written: bytes = proto.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise ModelUnreadableError(
+            _MEMORY_NAME,
+            f"protobuf cannot write it ({error!s:.100}): above 2 GB keep the weights in an external"
+            " data file, and give the path of the model",
+        ) from None
+    return written
 
 
 def _from_file(path: str) -> Model:
@@ -109,7 +123,7 @@ def _from_bytes(data: bytes | mmap.mmap, path: str | None) -> Model:
 
 def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) -> Model:
     where = path or _MEMORY_NAME
-    message = Message(source, 0, len(source.data))
+    message = Message(source, 0, len(source.data), MODEL_FIELDS)
     if not message.has(_GRAPH):
         raise ModelUnreadableError(where, "not an ONNX model: it holds no graph")
     converter = Converter(source, message)

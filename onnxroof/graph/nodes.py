@@ -82,7 +82,7 @@ WrittenNode = tuple[str, tuple[str, ...], tuple[str, ...], Kind, str | None]
 
 
 _PLAIN_KINDS: dict[bytes, Kind] = {}
-"""What readers of this process share: pure functions of bytes, at most `_MOST_KINDS` and a file's.
+"""What readers of this process share: pure functions of bytes, at most `_MOST_KINDS`.
 
 Texts that are not UTF-8 are never among them.
 """
@@ -104,7 +104,7 @@ class NodeReader:
         self, source: Source, *, share_constants: bool = True, share_files: bool = False
     ) -> None:
         self._source = source
-        if len(_PLAIN_KINDS) > _MOST_KINDS:
+        if len(_PLAIN_KINDS) >= _MOST_KINDS:
             _PLAIN_KINDS.clear()
         self._plain_kinds = _PLAIN_KINDS if share_files else {}
         self._share_constants = share_constants
@@ -189,7 +189,8 @@ class NodeReader:
         kind = self._kinds.get(written) or self._plain_kinds.get(written)
         if kind is None:
             kind = self._kind(Message(self._source, begin, begin + len(written)))
-            if kind.shared and kind.attributes is not None and kind.op_type != "Constant":
+            is_plain = kind.shared and kind.attributes is not None and kind.op_type != "Constant"
+            if is_plain and len(self._plain_kinds) < _MOST_KINDS:
                 self._plain_kinds[written] = kind
         if kind.shared:
             self._kinds[written] = kind

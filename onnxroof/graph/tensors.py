@@ -76,7 +76,7 @@ class TensorReader:
         self._external: dict[str, None] = {}
         self._checked: set[bytes] = set()
         self._shapes: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
-        if len(_HEADS) > _MOST_HEADS:
+        if len(_HEADS) >= _MOST_HEADS:
             _HEADS.clear()
 
     @property
@@ -109,7 +109,9 @@ class TensorReader:
         known = _HEADS.get(found[0])
         if known is None:
             message = Message(self._source, begin, begin + found.end())
-            known = _HEADS[found[0]] = self._type_and_shape(message, name)
+            known = self._type_and_shape(message, name)
+            if len(_HEADS) < _MOST_HEADS:
+                _HEADS[found[0]] = known
         dtype, shape, stored_bytes = known
         raw = value = None
         place: Place | bytes | None = None

@@ -57,8 +57,14 @@ class Message:
 
     __slots__ = ("_found", "begin", "end", "source")
 
-    def __init__(self, source: Source, begin: int, end: int) -> None:
-        """Find the fields. Raises WireError where a tag or length runs past the end."""
+    def __init__(  # noqa: C901 - the one loop over all fields of a file
+        self, source: Source, begin: int, end: int, fields: Container[int] | None = None
+    ) -> None:
+        """Find the fields, or those of some numbers: others must not cost memory.
+
+        Raises:
+            WireError: A tag or length runs past the end.
+        """
         self.source = source
         self.begin = begin
         self.end = end
@@ -86,17 +92,17 @@ class Message:
                         raise WireError(f"not an ONNX model: zeros at byte {position}")
                     start, position = field_end(data, tag & 7, start, end)
                 spans = found.get(tag)
-                if spans is None:
-                    found[tag] = [(start, position)]
-                else:
+                if spans is not None:
                     spans.append((start, position))
+                elif fields is None or tag >> 3 in fields:
+                    found[tag] = [(start, position)]
         except IndexError:
             position = len(data) + 1
         if position > end:
             raise truncated(begin, position - end)
 
     def has(self, field: int) -> bool:
-        """Whether the field was written, in whatever form."""
+        """Whether the field was written as a number, with a length or in 32 bits."""
         tag = field << 3
         found = self._found
         return tag in found or tag | BYTES in found or tag | FIXED32 in found

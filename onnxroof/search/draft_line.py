@@ -114,45 +114,58 @@ def is_plain(draft: Draft, alone: set[Recipe]) -> bool:
 
 
 def _connections(draft: Draft, *, shares: bool) -> tuple[list[int], list[Reads], list[int]]:
-    """(nodes that run, what each reads, outputs) with equal nodes run once."""
+    """(nodes that run, what each reads, outputs): dead ones left out, then equal ones run once."""
+    live, given = _without_dead(draft)
+    if not shares:
+        return live, given, draft.outputs
     nodes: list[int] = []
     connected: list[Reads] = []
     alias: dict[int, int] = {}
-    twins: dict[tuple[Recipe, Reads], int] = {}
-    firsts = draft.first_outputs
-    for at, (recipe, reads) in enumerate(zip(draft.recipes, draft.reads, strict=True)):
+    twins: dict[tuple[object, ...], int] = {}
+    firsts, recipes = draft.first_outputs, draft.recipes
+    for at, reads in zip(live, given, strict=True):
+        recipe = recipes[at]
         if alias and not alias.keys().isdisjoint(reads):
             reads = tuple([alias.get(position, position) for position in reads])  # noqa: PLW2901
-        if shares and recipe.is_sharable:
-            twin = twins.setdefault((recipe, reads), at)
+        if recipe.is_sharable:
+            read = _values_for_constants(draft, reads) if draft.constants else reads
+            twin = twins.setdefault((recipe.computes, read), at)
             if twin != at:
                 for place in range(len(recipe.outputs)):
                     alias[firsts[at] + place] = firsts[twin] + place
                 continue
         nodes.append(at)
         connected.append(reads)
-    outputs = [alias.get(position, position) for position in draft.outputs]
-    return *_without_dead(draft, nodes, connected, outputs), outputs
+    return nodes, connected, [alias.get(position, position) for position in draft.outputs]
 
 
-def _without_dead(
-    draft: Draft, nodes: list[int], connected: list[Reads], outputs: list[int]
-) -> tuple[list[int], list[Reads]]:
-    needed = set(outputs)
-    needed.update(*connected)
-    firsts, recipes = draft.first_outputs, draft.recipes
-    if all(firsts[at] in needed for at in nodes):
-        return nodes, connected
-    needed = set(outputs)
+def _values_for_constants(draft: Draft, reads: Reads) -> tuple[object, ...]:
+    """What is read, constants by their value where it is known: two of one value are equal."""
+    infos, constants = draft.infos, draft.constants
+    return tuple(
+        [
+            infos[at].value_key if at in constants and infos[at].value is not None else at
+            for at in reads
+        ]
+    )
+
+
+def _without_dead(draft: Draft) -> tuple[list[int], list[Reads]]:
+    """The nodes some output depends on, and what each is given."""
+    firsts, recipes, reads = draft.first_outputs, draft.recipes, draft.reads
+    needed = set(draft.outputs)
+    needed.update(*reads)
+    if needed.issuperset(firsts):
+        return list(range(len(recipes))), reads
+    needed = set(draft.outputs)
     kept: list[int] = []
-    for place in range(len(nodes) - 1, -1, -1):
-        at = nodes[place]
+    for at in range(len(recipes) - 1, -1, -1):
         first = firsts[at]
         if not needed.isdisjoint(range(first, first + len(recipes[at].outputs))):
-            needed.update(connected[place])
-            kept.append(place)
+            needed.update(reads[at])
+            kept.append(at)
     kept.reverse()
-    return [nodes[place] for place in kept], [connected[place] for place in kept]
+    return kept, [reads[at] for at in kept]
 
 
 def peak_bytes(draft: Draft) -> int:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 MOST_PIECES = 100_000
-"""Signatures a pricer keeps before it starts afresh, so that a long search does not fill memory."""
+"""Signatures of pieces, and of parts, that a pricer keeps before it starts afresh."""
 
 ENDS = frozenset({
     "Add", "Sub", "Mul", "Div", "Sum", "Relu", "LeakyRelu", "PRelu", "Clip", "HardSwish", "Gelu",
@@ -373,7 +373,7 @@ def parts(line: Line, piece: Piece, joined: Container[int]) -> list[Piece]:
     reads, firsts = line.reads, line.first_outputs
     calls = [line.calls[at] for at in piece.nodes]
     operators = {at: call.node.op_type for at, call in zip(piece.nodes, calls, strict=True)}
-    if not DIVISIBLE.issuperset(operators.values()) or any(c.output_count > 1 for c in calls):
+    if not DIVISIBLE.issuperset(operators.values()) or any(map(_is_indivisible, calls)):
         return [piece]
     readers: dict[int, list[int]] = {firsts[at]: [] for at in piece.nodes}
     for at in piece.nodes:
@@ -401,6 +401,14 @@ def parts(line: Line, piece: Piece, joined: Container[int]) -> list[Piece]:
     ends = meeting.union(piece.outputs)
     known = readers.keys() | set(piece.entries)
     return [_part(line, nodes, known, ends) for nodes in members.values()]
+
+
+def _is_indivisible(call: OpCall) -> bool:
+    """Whether it has several outputs, or shows its input as it is: readers of both may be equal."""
+    if call.output_count > 1:
+        return True
+    source = call.inputs[0] if call.node.op_type == "Flatten" else None
+    return source is not None and source.shape == call.outputs[0].shape
 
 
 def _is_between_kernels(operators: Mapping[int, str], at: int, readers: Sequence[int]) -> bool:

@@ -88,6 +88,15 @@ def test_equal_nodes_with_other_constants_do_not() -> None:
     assert kinds(text) == ["Mul", "Mul", "Add"]
 
 
+def test_equal_operators_on_one_tensor_seen_under_two_shapes_do_not() -> None:
+    # Softmax over the last axis: rows of 4 elements, and of 128
+    text = (
+        "g (float[1,8,4,4] x) => (float a, float b) "
+        "{ f = Flatten(x)  a = Softmax(x)  b = Softmax(f) }"
+    )
+    assert kinds(text, "basic") == ["Softmax", "Softmax"]
+
+
 def test_random_nodes_are_never_equal() -> None:
     text = (
         "g (float[4] x) => (float y) "

@@ -8,7 +8,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 import onnxroof
-from onnxroof.errors import InvalidGraphError, OnnxroofError
+from onnxroof.errors import InvalidGraphError, ModelUnreadableError, OnnxroofError
 from onnxroof.graph.load import load_model
 from onnxroof.graph.types import DType, Graph, SymbolicDim
 from tests.builders import model, shapes_of
@@ -507,6 +507,56 @@ def test_overloads_of_a_function_are_told_apart() -> None:
     proto.functions.extend(functions)
     proto.graph.node[0].overload = "two"
     assert [node.op_type for node in load_model(proto).graph.nodes] == ["Neg"]
+
+
+def test_a_reference_the_caller_was_not_given_leaves_the_default() -> None:
+    # G passes its q on as F's a; nobody gives q, so F's own 0.25 holds
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
+    leaky = helper.make_node("LeakyRelu", ["i"], ["o"])
+    leaky.attribute.add(name="alpha", type=AttributeProto.FLOAT, ref_attr_name="a")
+    inner = helper.make_function(
+        "my", "F", ["i"], ["o"], [leaky], imports,
+        attribute_protos=[helper.make_attribute("a", 0.25)],
+    )  # fmt: skip
+    call = helper.make_node("F", ["i"], ["o"], domain="my")
+    call.attribute.add(name="a", type=AttributeProto.FLOAT, ref_attr_name="q")
+    outer = helper.make_function("my", "G", ["i"], ["o"], [call], imports, attributes=["q"])
+    proto = model("agraph (float[2] x) => (float y) { y = my.G(x) }", opsets=MY)
+    proto.functions.extend([inner, outer])
+    (node,) = load_model(proto).graph.nodes
+    assert node.attributes == (("alpha", 0.25),)
+
+
+BRANCHES = """agraph (float[2] x, bool c) => (float y) { t = my.F(c, x)  y = my.F(c, t) }
+    <domain: "my", opset_import: ["" : 21]> F (c, x) => (y) {
+      y = If(c) <then_branch = g () => (float[2] p) { p = Relu(x) },
+                 else_branch = h () => (float[2] q) { q = Neg(x) }> }"""
+
+
+def test_bodies_that_a_call_repeats_count_as_nodes_it_expands_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # two calls, each of one If and a node in both branches: 6 nodes
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 6)
+    assert len(load_model(model(BRANCHES, opsets=MY)).graph.nodes) == 2
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 5)
+    with pytest.raises(InvalidGraphError, match="expands to more than"):
+        load_model(model(BRANCHES, opsets=MY))
+
+
+def test_declared_types_of_a_body_are_copied_once_for_all_calls() -> None:
+    first, second = load_model(model(BRANCHES, opsets=MY)).graph.nodes
+    (_, body), (_, again) = first.subgraphs[0], second.subgraphs[0]
+    assert body.declared._infos is again.declared._infos
+    assert [name.rpartition("/")[2] for name in body.declared] == ["p"]
+    assert list(body.declared) != list(again.declared)  # renamed for each call
+
+
+def test_a_type_of_ten_thousand_dimensions_is_refused() -> None:
+    proto = model("agraph (float[1] x) => (float y) { y = Relu(x) }")
+    proto.graph.input[0].CopyFrom(value("x", [1] * 10_001))
+    with pytest.raises(ModelUnreadableError, match="'x' has 10001 dimensions"):
+        load_model(proto)
 
 
 def test_a_function_may_replace_a_standard_operator() -> None:

@@ -526,3 +526,11 @@ def test_half_a_gigabyte_of_weights_opens_in_the_memory_of_its_graph(tmp_path: P
     kilobytes, file_bytes = map(int, run.stdout.split())
     assert file_bytes > 4 * count
     assert kilobytes < 120_000
+
+
+def test_fields_that_nobody_asks_for_are_passed_over() -> None:
+    # a million documentation strings of no length cost no record each
+    data = field(1, "a") + field(6, "") * 1_000_000 + field(1, "b")
+    read = Message(Source(data), 0, len(data), frozenset({1}))
+    assert read.texts(1) == ("a", "b")
+    assert not read.spans(6)

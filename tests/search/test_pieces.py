@@ -30,6 +30,8 @@ from tests.search.spaces import dense, erf_net, mobile_net, nas_bench_201, rando
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onnxroof.builder import Tensor
+
 METRICS = (
     "latency_seconds", "bound_seconds", "throughput", "traffic_bytes", "kernels", "flops", "macs",
     "parameters", "weight_bytes", "peak_activation_bytes", "peak_memory_bytes",
@@ -228,6 +230,48 @@ def test_parts_that_one_kernel_reaches_across_are_one() -> None:
         "MaxPool", "Relu+LeakyRelu+Add", "MaxPool",
     ]  # fmt: skip
     assert pricer.price(line).kernel_seconds == whole.rooflines[0].kernel_seconds
+
+
+def _twice_clipped(g: GraphBuilder, x: Tensor) -> list[Tensor]:
+    """Equal but for the constants, which are two of one value each."""
+    return [g.relu6(x), g.relu6(x)]
+
+
+def _sums_of_twins(g: GraphBuilder, x: Tensor) -> list[Tensor]:
+    a, b = g.relu(x), g.relu(x)
+    return [g.add(a, b), g.add(b, b)]
+
+
+def _sums_of_views(g: GraphBuilder, x: Tensor) -> list[Tensor]:
+    y = g.flatten(x)
+    return [g.add(x, x), g.add(y, y)]
+
+
+def _sums_of_a_view_that_changes_nothing(g: GraphBuilder, x: Tensor) -> list[Tensor]:
+    y = g.flatten(x)
+    return [g.add(y, y), g.add(z := g.flatten(y), z)]
+
+
+def _dead_twin(g: GraphBuilder, x: Tensor) -> list[Tensor]:
+    g.relu(x)
+    a = g.conv(x, 8, 1)
+    return [g.add(a, g.relu(x))]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    "made",
+    [_twice_clipped, _sums_of_twins, _sums_of_views, _sums_of_a_view_that_changes_nothing,
+     _dead_twin],
+)  # fmt: skip
+def test_equal_nodes_run_once_in_whatever_part_they_stand(
+    made: Callable[[GraphBuilder, Tensor], list[Tensor]], runtime: str
+) -> None:
+    g = GraphBuilder()
+    for result in made(g, g.input((1, 8, 8, 8))):
+        g.output(result)
+    cost = CostFunction("v100", METRICS, runtime=runtime)
+    assert cost(g) == cost._in_one(cost.analyze(g))
 
 
 def residual(after: Callable[[GraphBuilder, object], object]) -> GraphBuilder:

@@ -35,6 +35,7 @@ from onnxroof.graph.nodes import (
     attribute_kind,
     attribute_name,
     attribute_reference,
+    own_spelling,
     plain_value,
 )
 from onnxroof.graph.order import in_order
@@ -107,10 +108,15 @@ def _renamed(rename: dict[str, str] | None, prefix: str, inner: str) -> str:
 class _Function:
     """A model-local function, read when it is first called."""
 
-    def __init__(self, source: Source, span: Span) -> None:
+    def __init__(self, source: Source, span: Span, reader: NodeReader) -> None:
         self._message = message = Message(source, *span, _FUNCTION_FIELDS)
+        self._reader = reader
         self.name = message.text(_FUNCTION_NAME)
-        self.key = (_domain(message.text(_FUNCTION_DOMAIN)), self.name, message.text(_OVERLOAD))
+        self.key = (
+            own_spelling(message.text(_FUNCTION_DOMAIN)),
+            self.name,
+            message.text(_OVERLOAD),
+        )
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -135,8 +141,7 @@ class _Function:
     @cached_property
     def nodes(self) -> list[WrittenNode]:
         """Its body."""
-        reader = NodeReader(self._message.source, share_constants=False)
-        return [reader.read(span) for span in self._message.spans(_BODY)]
+        return [self._reader.read(span) for span in self._message.spans(_BODY)]
 
 
 class Converter:
@@ -152,11 +157,11 @@ class Converter:
         self.opsets = _opsets(model.messages(_MODEL_OPSETS))
         self._model = model
         self._source = source
-        functions = [_Function(source, span) for span in model.spans(_MODEL_FUNCTIONS)]
+        self._function_nodes = reader = NodeReader(source, share_constants=False)
+        functions = [_Function(source, span, reader) for span in model.spans(_MODEL_FUNCTIONS)]
         self._functions = {function.key: function for function in functions}
         plain = not functions and source.errors == "strict"
         self._nodes = NodeReader(source, share_files=plain)
-        self._function_nodes = NodeReader(source, share_constants=False)
         self._tensors = TensorReader(source, self._nodes.name)
         self._function_constants: dict[int, tuple[str, Constant]] = {}
         self._given_values: dict[int, AttributeValue] = {}
@@ -377,7 +382,7 @@ class Converter:
         subgraphs: list[tuple[str, Graph]] = []
         for span in written:
             own = attribute = Message(self._source, *span)
-            name = self._nodes.name(own.raw(1))
+            name = attribute_name(own)
             if frame.rename is not None:
                 found = _resolve(own, frame)
                 if found is None:
@@ -450,14 +455,11 @@ class Converter:
         return constant
 
 
-def _domain(domain: str) -> str:
-    """The default domain has two spellings; "" is ours."""
-    return "" if domain == "ai.onnx" else domain
-
-
 def _opsets(imports: Sequence[Message]) -> dict[str, int]:
     """Versions by domain."""
-    return {_domain(item.text(_OPSET_DOMAIN)): item.integer(_OPSET_VERSION) for item in imports}
+    return {
+        own_spelling(item.text(_OPSET_DOMAIN)): item.integer(_OPSET_VERSION) for item in imports
+    }
 
 
 def _scalar_constant(attribute: Message, kind: int, name: str) -> Constant:

@@ -210,12 +210,8 @@ class NodeReader:
         return message.text(_NAME), inputs, outputs, kind, scope
 
     def _kind(self, message: Message) -> Kind:
-        domain = message.text(_DOMAIN)
-        kind = Kind(
-            self.name(message.raw(_OP_TYPE)),
-            "" if domain == "ai.onnx" else domain,
-            message.text(_OVERLOAD),
-        )
+        op_type, domain = self.name(message.raw(_OP_TYPE)), own_spelling(message.text(_DOMAIN))
+        kind = Kind(op_type, domain, message.text(_OVERLOAD))
         kind.written = message.spans(_ATTRIBUTE)
         data, known = self._source.data, self._attributes
         values: list[tuple[str, AttributeValue]] = []
@@ -242,6 +238,11 @@ class NodeReader:
         written = Message(self._source, begin, end).text(_ENTRY_VALUE)
         modules = written.strip("[]").replace("'", "").split(", ")
         return modules[-2].replace(".", "/") if len(modules) > 1 else ""
+
+
+def own_spelling(domain: str) -> str:
+    """The default domain has two spellings; "" is ours."""
+    return "" if domain == "ai.onnx" else domain
 
 
 def attribute_kind(attribute: Message) -> int:

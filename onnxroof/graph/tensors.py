@@ -75,7 +75,6 @@ class TensorReader:
         self._name_of = name_of
         self._external: dict[str, None] = {}
         self._checked: set[bytes] = set()
-        self._shapes: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = {}
         if len(_HEADS) >= _MOST_HEADS:
             _HEADS.clear()
 
@@ -161,8 +160,9 @@ class TensorReader:
             raise InvalidGraphError(
                 f"tensor {quoted(name)}", f"has an unknown element type ({code})"
             )
-        shape, elements = self._sized(name, message.integers(_DIMS))
-        return dtype, shape, dtype.nbytes(elements)
+        shape = message.integers(_DIMS)
+        _check_sizes(name, shape)
+        return dtype, shape, dtype.nbytes(math.prod(shape))
 
     def sparse(self, span: Span, name: str | None, origin: str) -> Constant:
         """A sparse tensor: stored bytes are those of its values and its int64 indices."""
@@ -170,7 +170,8 @@ class TensorReader:
         parts = message.span(_SPARSE_VALUES), message.span(_SPARSE_INDICES)
         values, indices = [self.dense(part or (0, 0), name, origin) for part in parts]
         name = values.name
-        shape, _ = self._sized(name, message.integers(_SPARSE_DIMS))
+        shape = message.integers(_SPARSE_DIMS)
+        _check_sizes(name, shape)
         stored = (values.stored_bytes or 0) + (indices.stored_bytes or 0)
         return Constant(
             name,
@@ -181,22 +182,6 @@ class TensorReader:
             nonzeros=math.prod(values.shape),
             origin=origin,
         )
-
-    def _sized(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """The one tuple of all equal shapes, and how many elements it has.
-
-        Raises:
-            InvalidGraphError: No tensor has these sizes.
-        """
-        if min(shape, default=0) < 0:
-            raise InvalidGraphError(
-                f"tensor {quoted(name)}", f"has a negative dimension: {shape!s:.200}"
-            )
-        if not is_countable(shape):
-            raise InvalidGraphError(
-                f"tensor {quoted(name)}", f"has more than 2^63 elements: {shape!s:.200}"
-            )
-        return self._shapes.setdefault(shape, (shape, math.prod(shape)))
 
     def _locate(self, entries: bytes, name: str) -> None:
         """Note the external file that is named; refuse what is outside the model's folder."""
@@ -279,6 +264,18 @@ def _entries(encoded: bytes, errors: str) -> list[tuple[str, str]]:
     message = Message(Source(encoded, errors), 0, len(encoded))
     entries = message.messages(_EXTERNAL)
     return [(entry.text(_KEY), entry.text(_VALUE)) for entry in entries]
+
+
+def _check_sizes(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse sizes that no tensor has."""
+    if min(shape, default=0) < 0:
+        raise InvalidGraphError(
+            f"tensor {quoted(name)}", f"has a negative dimension: {shape!s:.200}"
+        )
+    if not is_countable(shape):
+        raise InvalidGraphError(
+            f"tensor {quoted(name)}", f"has more than 2^63 elements: {shape!s:.200}"
+        )
 
 
 def _number(text: str) -> int | None:

@@ -516,13 +516,13 @@ def _signature(line: Line, piece: Piece) -> tuple[object, ...]:
     keys, reads, firsts = line.keys, line.reads, line.first_outputs
     base = firsts[nodes[0]] if nodes else 0
     entry = piece.entries[0] if nodes and nodes[0] else None
-    parts: list[object] = [entry is None]
+    said: list[object] = [entry is None]
     for at in nodes:
-        parts.append(keys[at])
-        parts.append(firsts[at] - base)
-        parts.extend([None if number == entry else number - base for number in reads[at]])
-    parts.extend([number - base for number in piece.outputs])
-    return tuple(parts)
+        said.append(keys[at])
+        said.append(firsts[at] - base)
+        said.extend([None if number == entry else number - base for number in reads[at]])
+    said.extend([number - base for number in piece.outputs])
+    return tuple(said)
 
 
 def _part_signature(line: Line, part: Piece) -> tuple[object, ...]:

@@ -42,6 +42,9 @@ class Bound(Enum):
     OVERHEAD = "overhead"
     UNKNOWN = "unknown"
 
+    __hash__ = object.__hash__
+    """Members are single objects; the inherited hash by name is a Python call for every kernel."""
+
 
 class KernelTime(NamedTuple):
     """One kernel's time on one device.

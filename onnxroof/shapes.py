@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from onnxroof.bindings import Bindings, declared_info
-from onnxroof.bounded import BoundedInt, largest, lower, upper
+from onnxroof.bounded import BoundedInt, largest, lower
 from onnxroof.errors import NodeProblem
 from onnxroof.graph.types import is_countable
 from onnxroof.ops import load_plugins, load_rules
@@ -265,7 +265,7 @@ class _Walker:
     ) -> OpCall:
         """A new call, with outputs or the reason why they are not known."""
         call = OpCall(node, infos, operator)
-        call.folded = operator is not None and not operator.random and _all_constant(infos)
+        call.folded = operator is not None and not operator.random and not call.activations
         try:
             self._size(call)
         except Undetermined as answer:
@@ -289,8 +289,10 @@ class _Walker:
         call.outputs = tuple([_possible(info) for info in outputs])
         values = self._values(call, operator)
         call.outputs = tuple(
-            self._finished(info, values[position] if position < len(values) else None, call)
-            for position, info in enumerate(call.outputs)
+            [
+                self._finished(info, values[position] if position < len(values) else None, call)
+                for position, info in enumerate(call.outputs)
+            ]
         )
 
     def _expand(self, call: OpCall) -> tuple[TensorInfo, ...]:
@@ -390,7 +392,8 @@ class _Walker:
             info = call.outputs[position] if position < len(call.outputs) else _ABSENT
             if info.shape is None and name and name in graph.declared:
                 declared = declared_info(graph.declared[name], self.bindings)
-                info = self.retyped(declared) if _is_countable(declared) else info
+                if declared.shape is None or is_countable(declared.shape):
+                    info = self.retyped(declared)
             if info.shape is None and info.kind == "tensor" and name:
                 self.unresolved.append(Unresolved(name, node.label, call.problem or call.reason))
             outputs.append(info)
@@ -442,18 +445,14 @@ def _possible(info: TensorInfo) -> TensorInfo:
     shape = info.shape
     if shape is None:
         return info
-    if any(upper(dim) < 0 for dim in shape):
+    if shape and min(shape) < 0:  # a bounded size counts as its upper bound
         raise Impossible(f"its result would have a negative size: {_spelled(shape)}")
-    if not _is_countable(info):
+    if not is_countable(shape):
         what = f"its result would have more than 2^63 elements: {_spelled(shape)}"
         raise Impossible(what) if info.exact else Undetermined(what)
     if info.exact or all(lower(dim) >= 0 for dim in shape):
         return info
     return TensorInfo(info.dtype, tuple([largest(dim, 0) for dim in shape]))
-
-
-def _is_countable(info: TensorInfo) -> bool:
-    return info.shape is None or is_countable(info.shape)
 
 
 def _spelled(shape: Sequence[int]) -> str:
@@ -501,10 +500,6 @@ def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
         if info is not None and (not info.constant or info.value is None):
             return False
     return True
-
-
-def _all_constant(infos: tuple[TensorInfo | None, ...]) -> bool:
-    return all(info is None or info.constant for info in infos)
 
 
 def _with_outputs(call: OpCall, outputs: tuple[TensorInfo, ...]) -> OpCall:

@@ -108,46 +108,60 @@ class NodeReader:
             _PLAIN_KINDS.clear()
         self._plain_kinds = _PLAIN_KINDS if share_files else {}
         self._share_constants = share_constants
-        self._names: dict[bytes, str] = {}
+        self._names: dict[str, str] = {}  # by their bytes as Latin-1; most are their own keys
         self._kinds: dict[bytes, Kind] = {}
         self._attributes: dict[bytes, tuple[str, AttributeValue]] = {}
 
     def name(self, raw: bytes) -> str:
         """The name in some bytes: one object, however often it is written."""
-        known = self._names.get(raw)
+        text = raw.decode("latin-1")
+        known = self._names.get(text)
         if known is None:
-            known = self._names[raw] = raw.decode("utf-8", self._source.errors)
+            known = self._names[text] = text if text.isascii() else self._decoded(text)
         return known
 
-    def read(self, span: Span) -> WrittenNode:
+    def _decoded(self, text: str) -> str:
+        """The text whose bytes were read as Latin-1."""
+        return text.encode("latin-1").decode("utf-8", self._source.errors)
+
+    def read(self, span: Span) -> WrittenNode:  # noqa: C901 - the loop over all names of a file
         """One node. Raises WireError where its message is broken."""
         begin, end = span
         size = end - begin
         if not 0 < size <= _LARGEST_COPIED_BYTES:
             return self._in_any_order(begin, end)
         data, names = self._source.data[begin:end], self._names
+        written = data.decode("latin-1")  # a slice of it is a name, where one of data is decoded
         inputs: list[str] = []
         outputs: list[str] = []
-        own: list[str] = []
+        name = ""
         position = 0
         try:
             tag = data[0]
-            for wanted, texts in ((_INPUT_TAG, inputs), (_OUTPUT_TAG, outputs), (_NAME_TAG, own)):
+            for wanted, texts in ((_INPUT_TAG, inputs), (_OUTPUT_TAG, outputs)):
                 while tag == wanted:
                     length = data[position + 1]
                     start = position + 2
                     if length > 0x7F:
                         length, start = varint(data, position + 1, size)
                     position = start + length
-                    raw = data[start:position]
-                    text = names.get(raw)
-                    if text is None:
-                        text = names[raw] = raw.decode("utf-8", self._source.errors)
-                    texts.append(text)
+                    text = written[start:position]
+                    known = names.get(text)
+                    if known is None:
+                        known = names[text] = text if text.isascii() else self._decoded(text)
+                    texts.append(known)
                     tag = data[position]
+            if tag == _NAME_TAG:  # read once, so not kept
+                length = data[position + 1]
+                start = position + 2
+                if length > 0x7F:
+                    length, start = varint(data, position + 1, size)
+                position = start + length
+                name = written[start:position]
         except IndexError:  # ends early, or has nothing but names
             return self._in_any_order(begin, end)
-        name = own[-1] if own else ""
+        if not name.isascii():
+            name = self._decoded(name)
         rest = data[position:]
         kind = self._kinds.get(rest) if len(rest) <= _LONGEST_SHARED_BYTES else None
         if kind is not None:

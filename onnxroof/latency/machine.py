@@ -49,6 +49,7 @@ class Machine:
         launch_seconds: Device time between two queued kernels.
         host_factor: The host's time for framework code over that of the reference host.
         special: Transcendentals per second, None: at the vector rate.
+        is_cpu: A processor: no launch queue, threads, vectors.
     """
 
     hardware: HardwareProfile
@@ -61,12 +62,11 @@ class Machine:
     launch_seconds: float
     host_factor: float
     special: float | None
+    is_cpu: bool = field(init=False)
     _rates: dict[tuple[str, Engine], float | None] = field(default_factory=dict)
 
-    @property
-    def is_cpu(self) -> bool:
-        """A processor: no launch queue, threads, vectors."""
-        return self.kind in ("cpu", "mcu")
+    def __post_init__(self) -> None:
+        self.is_cpu = self.kind in ("cpu", "mcu")
 
     def rate(self, label: str, engine: Engine) -> float | None:
         """Sustained operations per second of a compute type; None when not known."""

@@ -68,11 +68,12 @@ class Timer:
     def price(self, work: Work, floor: float = 0.0) -> KernelLatency | None:
         """The expected time, looked up where the same was asked before."""
         key = (work, floor)
-        if key not in self._prices:
+        known = self._prices.get(key)
+        if known is None:
             if len(self._prices) >= MOST_KERNELS:
                 self._prices.clear()
-            self._prices[key] = self.time(work, floor)
-        return self._prices[key]
+            known = self._prices[key] = self.time(work, floor)
+        return known
 
     def time(self, work: Work, floor: float = 0.0) -> KernelLatency | None:
         """The expected time; None where the device's rate for the type is not known.

@@ -27,6 +27,8 @@ class WorkClass(Enum):
     POOLING = "pooling"
     COPY = "copy"
 
+    __hash__ = object.__hash__
+
 
 class Product(NamedTuple):
     """Multiply-accumulates as `batch` GEMMs of [M, K] by [K, N], done `steps` times in sequence.

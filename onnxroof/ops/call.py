@@ -90,13 +90,13 @@ class TensorInfo:
             or (items is not None and not all(item.exact for item in items))
             or (element is not None and not element.exact)
         )
-        inner = (
-            None if element is None else element.key,
-            None if items is None else tuple([item.key for item in items]),
-        )
-        self.key: tuple[object, ...] = (
-            (dtype, shape, constant) if kind == "tensor" else (kind, dtype, constant, inner)
-        )
+        self.key: tuple[object, ...] = (dtype, shape, constant)
+        if kind != "tensor":
+            inner = (
+                None if element is None else element.key,
+                None if items is None else tuple([item.key for item in items]),
+            )
+            self.key = (kind, dtype, constant, inner)
 
     @property
     def value(self) -> Value | None:
@@ -201,9 +201,13 @@ class OpCall:
     ) -> None:
         self.node = node
         self.inputs = inputs
-        given = [(at, info.constant) for at, info in enumerate(inputs) if info is not None]
-        self.constants = tuple([at for at, constant in given if constant])
-        self.activations = tuple([at for at, constant in given if not constant])
+        constants: list[int] = []
+        activations: list[int] = []
+        for position, info in enumerate(inputs):
+            if info is not None:
+                (constants if info.constant else activations).append(position)
+        self.constants = tuple(constants)
+        self.activations = tuple(activations)
         self.operator = operator
         self.folded = False
         self.reason = ""

@@ -179,10 +179,10 @@ class _Walker:
         seen = self.memo.seen
         tensors.update((name, _find(name, outer)) for name in graph.captures)
         calls: list[OpCall] = []
-        scopes = (tensors, *outer)
+        scopes, known = (tensors, *outer), tensors.get
         for node in graph.nodes:
             names, results = node.inputs, node.outputs
-            infos = tuple([tensors[name] if name else None for name in names])
+            infos = tuple(map(known, names))  # None for "", which is no tensor
             kind = (node.domain, node.op_type, node.opset)
             operator = operators.get(kind)
             if operator is None:

@@ -62,14 +62,13 @@ class Traffic:
 
     __slots__ = ("constants", "elided", "graph", "parts", "whole", "written")
 
-    def __init__(self, graph: LiveGraph, group: Group) -> None:
+    def __init__(self, graph: LiveGraph, group: Group, nodes: Sequence[NodeCost]) -> None:
         self.graph = graph
         self.whole: dict[str, int | None] = {}
         self.parts: dict[str, dict[str, int | None]] = {}
         self.constants: dict[str, int | None] = {}
         self.written: list[int | None] = []
         self.elided: list[str] = []
-        nodes = [graph.nodes[index] for index in group.nodes]
         made = {name for node in nodes for name in node.node.outputs}
         inside = set(group.nodes)
         folded = group.folded
@@ -153,8 +152,8 @@ def _most(one: int | None, other: int | None) -> int | None:
 def fused_kernel(index: int, graph: LiveGraph, group: Group) -> Kernel:
     """Several nodes in one launch."""
     group.nodes.sort()
-    traffic = Traffic(graph, group)
     nodes = [graph.nodes[member] for member in group.nodes]
+    traffic = Traffic(graph, group, nodes)
     running = nodes
     weight_bytes = total(traffic.constants.values())
     bias_flops = 0

@@ -102,9 +102,12 @@ class LiveGraph:
         else:
             alike.append(index)
         names = onnx_node.inputs
-        read = [names[position] for position in node.call.activations]
-        for _, body in onnx_node.subgraphs:
-            read.extend(body.captures)
+        activations = node.call.activations
+        read: Sequence[str] = names
+        if len(activations) < len(names):
+            read = [names[position] for position in activations]
+        if onnx_node.subgraphs:
+            read = [*read, *(name for _, body in onnx_node.subgraphs for name in body.captures)]
         for name in read:
             tensor = source.get(name, name)
             known = readers.get(tensor)

@@ -53,12 +53,13 @@ class TensorInfo:
         element: What the elements of a sequence or optional have in common.
         constant: Derived from constants alone: a runtime folds it before the first inference.
         exact: No dimension is merely bounded.
+        nbytes: Bytes, packed; None for strings and where the shape or type is unknown.
         key: Hashable signature (without the value).
     """
 
     __slots__ = (
-        "_nbytes", "_source", "_value", "_value_key", "constant", "dtype", "element", "exact",
-        "items", "key", "kind", "shape",
+        "_source", "_value", "_value_key", "constant", "dtype", "element", "exact", "items", "key",
+        "kind", "nbytes", "shape",
     )  # fmt: skip
 
     def __init__(
@@ -82,7 +83,6 @@ class TensorInfo:
         self._value = value
         self._source = source
         self._value_key: tuple[object, ...] | None = None
-        self._nbytes: int | None = -1
         self.exact: bool
         self.exact = not (
             (shape is not None and BoundedInt in map(type, shape))
@@ -143,12 +143,12 @@ class TensorInfo:
         """Number of elements. Raises Undetermined when unknown."""
         return math.prod(self.dims)
 
-    @property
-    def nbytes(self) -> int | None:
-        """Bytes, packed; None for strings and where the shape or type is unknown."""
-        if self._nbytes == -1:
-            self._nbytes = self._count_bytes()
-        return self._nbytes
+    def __getattr__(self, name: str) -> int | None:
+        """`nbytes` the first time: later it is an attribute, asked for several times a node."""
+        if name != "nbytes":
+            raise AttributeError(name)
+        self.nbytes: int | None = self._count_bytes()
+        return self.nbytes
 
     def _count_bytes(self) -> int | None:
         if self.kind != "tensor":

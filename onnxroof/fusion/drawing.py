@@ -122,13 +122,15 @@ def _needs(call: Call, lines: Mapping[str, Line]) -> tuple[frozenset[str], ...]:
 def may_end(grouping: Grouping, line: Line, index: int) -> bool:
     """Whether what feeds the node or group could make the line; spares most attempts to match."""
     graph, group = grouping.graph, grouping.groups.get(index)
-    names = (group and group.inputs) or graph.nodes[index].node.inputs
+    node = graph.nodes[index].node
+    kind = node.op_type if group is None else group.kind
+    names = (group and group.inputs) or node.inputs
+    producer, source = graph.producer, graph.source
     makers: set[str] = set()
     for name in names:
-        maker = graph.producer.get(graph.source.get(name, name))
+        maker = producer.get(source.get(name, name))
         if maker is not None:
             makers.add(grouping.kind(maker))
-    kind = grouping.kind(index)
     for call, needs in zip(line.calls, line.needs, strict=True):
         if kind in call.operators:
             for kinds in needs:
@@ -206,14 +208,16 @@ class Match:
     def _calls(self, line: Line, index: int) -> bool:
         """Whether one of the line's alternatives fits the node or group."""
         grouping = self.grouping
-        if not grouping.is_open(index) or grouping.last(index) != index:
+        group = grouping.groups.get(index)
+        if group is None:
+            kind, members = grouping.graph.nodes[index].node.op_type, [index]
+        elif group.closed or group.last != index:
             return False
-        kind = grouping.kind(index)
+        else:
+            kind, members = group.kind, group.nodes
         for call in line.calls:
-            if kind not in call.operators:
-                continue
-            if self._arguments(call, index, kind):
-                self.nodes.extend(grouping.members(index))
+            if kind in call.operators and self._arguments(call, index, kind):
+                self.nodes.extend(members)
                 return True
         return False
 

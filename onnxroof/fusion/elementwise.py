@@ -49,7 +49,7 @@ class Elementwise:
     def apply(self, grouping: Grouping) -> None:
         """Grow a group from every node that could end one, last ones first."""
         for index in reversed(grouping.graph.live):
-            if grouping.last(index) == index and self._may_join(grouping, index):
+            if self._may_join(grouping, index) and grouping.last(index) == index:
                 self._grow(grouping, index)
 
     def _may_join(self, grouping: Grouping, index: int) -> bool:

@@ -46,7 +46,7 @@ SCOPES_KEY = "pkg.torch.onnx.name_scopes"
 """Key under which an exporter names the modules a node stands in."""
 
 _SCOPES_ENTRY = b"\x0a" + bytes([len(SCOPES_KEY)]) + SCOPES_KEY.encode()
-_ENTRY_VALUE = 2
+_ENTRY_VALUE, _ENTRY_VALUE_TAG = 2, 2 << 3 | BYTES
 
 
 class Kind:
@@ -178,18 +178,18 @@ class NodeReader:
         scope = None
         try:
             while position < stop:
-                tag, length = rest[position], rest[position + 1]
+                at, tag, length = position, rest[position], rest[position + 1]
                 start = position + 2
                 if length > 0x7F:
                     length, start = varint(rest, position + 1, stop)
-                if tag in _KIND_TAGS and position == kind_end:
-                    kind_end = start + length
-                elif tag == _METADATA_TAG:
+                position = start + length
+                if tag == _METADATA_TAG:
                     if rest.startswith(_SCOPES_ENTRY, start):
-                        scope = self._scope(begin + start, begin + start + length)
+                        scope = self._scope(rest[start:position])
+                elif tag in _KIND_TAGS and at == kind_end:
+                    kind_end = position
                 elif tag != _DOCUMENTATION_TAG:
                     return None
-                position = start + length
         except IndexError:
             return None
         if position > stop or not stop:
@@ -220,7 +220,7 @@ class NodeReader:
         data, scope = self._source.data, None
         for start, stop in message.spans(_METADATA):
             if data[start : start + len(_SCOPES_ENTRY)] == _SCOPES_ENTRY:
-                scope = self._scope(start, stop)
+                scope = self._scope(data[start:stop])
         return message.text(_NAME), inputs, outputs, kind, scope
 
     def _kind(self, message: Message) -> Kind:
@@ -247,9 +247,13 @@ class NodeReader:
         kind.shared = self._share_constants or kind.op_type != "Constant"
         return kind
 
-    def _scope(self, begin: int, end: int) -> str:
+    def _scope(self, entry: bytes) -> str:
         """The module path in an entry of a node's metadata."""
-        written = Message(self._source, begin, end).text(_ENTRY_VALUE)
+        errors, value = self._source.errors, entry[len(_SCOPES_ENTRY) :]
+        if len(value) > 1 and value[0] == _ENTRY_VALUE_TAG and value[1] == len(value) - 2 < 0x80:
+            written = value[2:].decode("utf-8", errors)
+        else:
+            written = Message(Source(entry, errors), 0, len(entry)).text(_ENTRY_VALUE)
         modules = written.strip("[]").replace("'", "").split(", ")
         return modules[-2].replace(".", "/") if len(modules) > 1 else ""
 

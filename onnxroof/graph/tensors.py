@@ -240,6 +240,8 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
                 own = head[at : at + length]
             elif tag == _EXTERNAL_TAG:
                 entries = entries or position
+                position = _next_other(head, at + length, size)
+                continue
             elif tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length
             else:
@@ -250,6 +252,13 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
     if position != size or (size > len(head) and stop != size):
         return None
     return own, field, start, stop, entries
+
+
+def _next_other(head: bytes, position: int, size: int) -> int:
+    """Where the entries of external data end that have lengths of one byte."""
+    while position < size and head[position] == _EXTERNAL_TAG and head[position + 1] < 0x80:
+        position += head[position + 1] + 2
+    return position
 
 
 def external_payload(entries: bytes) -> Payload:

@@ -70,11 +70,13 @@ class Message:
         self.end = end
         self._found: dict[int, list[Span]] = {}
         found, data = self._found, source.data
+        repeated: dict[int, list[Span]] = {}  # those with a length and a tag of one byte
         position = begin
         try:
             while position < end:
                 tag = data[position]
-                if 8 <= tag < 0x80 and tag & 7 == BYTES:  # the usual cases, spared two calls
+                spans = repeated.get(tag)
+                if spans is not None or (8 <= tag < 0x80 and tag & 7 == BYTES):  # nearly always
                     size, start = data[position + 1], position + 2
                     if size > 0x7F:
                         high = data[start]
@@ -83,19 +85,18 @@ class Message:
                         else:
                             size, start = size + (high << 7) - 0x80, start + 1
                     position = start + size
-                elif 8 <= tag < 0x80 and tag & 7 == VARINT and data[position + 1] < 0x80:
-                    start = position + 1
-                    position += 2
-                else:
-                    tag, start = varint(data, position, end)
-                    if tag < 8:
-                        raise WireError(f"not an ONNX model: zeros at byte {position}")
-                    start, position = field_end(data, tag & 7, start, end)
-                spans = found.get(tag)
-                if spans is not None:
+                    if spans is None:
+                        if fields is not None and tag >> 3 not in fields:
+                            continue
+                        spans = repeated[tag] = found.setdefault(tag, [])
                     spans.append((start, position))
-                elif fields is None or tag >> 3 in fields:
-                    found[tag] = [(start, position)]
+                    continue
+                tag, start = varint(data, position, end)
+                if tag < 8:
+                    raise WireError(f"not an ONNX model: zeros at byte {position}")
+                span = _, position = field_end(data, tag & 7, start, end)
+                if fields is None or tag >> 3 in fields:
+                    found.setdefault(tag, []).append(span)
         except IndexError:
             position = len(data) + 1
         if position > end:
@@ -200,6 +201,12 @@ def signed(number: int) -> int:
 
 def varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
     """The number of 64 bits at `position` and the position after it."""
+    if position + 1 < end:  # one or two bytes: nearly always
+        low, high = buffer[position], buffer[position + 1]
+        if low < 0x80:
+            return low, position + 1
+        if high < 0x80:
+            return low + (high << 7) - 0x80, position + 2
     value = shift = 0
     while position < end and shift < 70:
         byte = buffer[position]

@@ -131,22 +131,25 @@ def _lists(
     cost: GraphCost, births: dict[str, int], deaths: dict[str, int], extra: list[int]
 ) -> Lifetimes:
     tensors = cost.shaped.tensors
+    all_sizes = [tensors[name].nbytes for name in deaths]
+    exact = [nbytes for nbytes in all_sizes if type(nbytes) is int]
+    if len(exact) == len(all_sizes):
+        made = [births[name] for name in deaths]
+        return Lifetimes(list(deaths), exact, made, list(deaths.values()), extra, (), {})
     names: list[str] = []
     sizes: list[int] = []
     first: list[int] = []
     last: list[int] = []
     unknown: list[str] = []
     least: dict[int, int] = {}
-    for name, death in deaths.items():
-        nbytes = tensors[name].nbytes
+    for (name, death), nbytes in zip(deaths.items(), all_sizes, strict=True):
         if nbytes is None:
             unknown.append(name)
             continue
         if type(nbytes) is not int:
             least[len(names)] = lower(nbytes)
-            nbytes = upper(nbytes)
         names.append(name)
-        sizes.append(nbytes)
+        sizes.append(upper(nbytes))
         first.append(births[name])
         last.append(death)
     return Lifetimes(names, sizes, first, last, extra, tuple(unknown), least)

@@ -44,7 +44,7 @@ class Line:
 
     `kinds` are all operators that may make it; `inner` those that must make its first argument,
     where that is the same for all alternatives and cannot be another argument. `needs` has per
-    alternative the operators that may make each of its arguments that a required line makes.
+    alternative each argument that a required line makes: its position and the line.
     """
 
     name: str
@@ -52,7 +52,10 @@ class Line:
     otherwise: str
     kinds: frozenset[str]
     inner: frozenset[str]
-    needs: tuple[tuple[frozenset[str], ...], ...]
+    needs: tuple[Needs, ...]
+
+
+Needs = tuple[tuple[int, Line], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,10 @@ def _inner(calls: tuple[Call, ...], lines: Mapping[str, Line]) -> frozenset[str]
     return before.kinds if before is not None and not before.otherwise else frozenset()
 
 
-def _needs(call: Call, lines: Mapping[str, Line]) -> tuple[frozenset[str], ...]:
-    """The operators that may make each argument that a required line makes."""
-    before = [lines[argument] for argument in call.arguments if argument in lines]
-    return tuple([line.kinds for line in before if not line.otherwise])
+def _needs(call: Call, lines: Mapping[str, Line]) -> Needs:
+    """Position and line of each argument that a required line makes."""
+    before = [(at, lines[name]) for at, name in enumerate(call.arguments) if name in lines]
+    return tuple([(at, line) for at, line in before if not line.otherwise])
 
 
 def may_end(grouping: Grouping, line: Line, index: int) -> bool:
@@ -133,8 +136,8 @@ def may_end(grouping: Grouping, line: Line, index: int) -> bool:
             makers.add(grouping.kind(maker))
     for call, needs in zip(line.calls, line.needs, strict=True):
         if kind in call.operators:
-            for kinds in needs:
-                if kinds.isdisjoint(makers):
+            for _, before in needs:
+                if before.kinds.isdisjoint(makers):
                     break
             else:
                 return True
@@ -184,17 +187,20 @@ class Match:
 
     def _name(self, name: str, tensor: str) -> bool:
         """Whether the name can stand for the tensor."""
-        known = self.bound.get(name)
+        bound, trail = self.bound, self._trail
+        known = bound.get(name)
         if known is not None:
             return known == tensor
         line = self.drawing.lines.get(name)
         if line is None:
-            self._bind(name, tensor)
+            bound[name] = tensor
+            trail.append(name)
             return True
         index = self.grouping.graph.producer.get(tensor)
         if index is not None and index not in self.forbidden:
-            names, nodes = len(self._trail), len(self.nodes)
-            self._bind(name, tensor)
+            names, nodes = len(trail), len(self.nodes)
+            bound[name] = tensor
+            trail.append(name)
             if self._calls(line, index):
                 if line.otherwise:
                     self.optional.update(self.nodes[nodes:])
@@ -215,38 +221,41 @@ class Match:
             return False
         else:
             kind, members = group.kind, group.nodes
-        for call in line.calls:
-            if kind in call.operators and self._arguments(call, index, kind):
+        for call, needs in zip(line.calls, line.needs, strict=True):
+            if kind in call.operators and self._arguments(call, needs, index, kind):
                 self.nodes.extend(members)
                 return True
         return False
 
-    def _arguments(self, call: Call, index: int, kind: str) -> bool:
+    def _arguments(self, call: Call, needs: Needs, index: int, kind: str) -> bool:
         given = self._given(index)
         wanted = call.arguments
         if len(given) < len(wanted):
             return False
         swaps = kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2
         for order in (given, given[::-1]) if swaps else (given,):
-            if not all(map(self._may_be, wanted, order)):
-                continue
-            names, nodes = len(self._trail), len(self.nodes)
-            for sought, found in zip(wanted, order, strict=False):
-                if not self._argument(sought, found, index):
-                    self._undo(names, nodes)
+            for at, before in needs:
+                if not self._may_be(before, order[at][1]):
                     break
             else:
-                return True
+                if self._in_order(wanted, order, index):
+                    return True
         return False
 
-    def _may_be(self, wanted: str, given: tuple[int, str]) -> bool:
-        """Whether what makes the tensor could stand in the wanted line: spares most attempts."""
-        line = self.drawing.lines.get(wanted)
-        if line is None or line.otherwise:
-            return True
+    def _in_order(self, wanted: tuple[str, ...], given: list[tuple[int, str]], index: int) -> bool:
+        """Whether each wanted argument can stand for the one given; nothing is bound where not."""
+        names, nodes = len(self._trail), len(self.nodes)
+        for sought, found in zip(wanted, given, strict=False):
+            if not self._argument(sought, found, index):
+                self._undo(names, nodes)
+                return False
+        return True
+
+    def _may_be(self, line: Line, tensor: str) -> bool:
+        """Whether what makes the tensor could stand in a required line: spares most attempts."""
         grouping = self.grouping
         graph = grouping.graph
-        maker = graph.producer.get(given[1])
+        maker = graph.producer.get(tensor)
         if maker is None or grouping.kind(maker) not in line.kinds:
             return False
         if not line.inner or maker in grouping.groups:

@@ -44,7 +44,7 @@ _IS_RAW = {4: DType.FLOAT, 10: DType.DOUBLE}
 _KEY, _VALUE = 1, 2
 _SPARSE_VALUES, _SPARSE_INDICES, _SPARSE_DIMS = 1, 2, 3
 
-_NAME_TAG, _EXTERNAL_TAG = _NAME << 3 | BYTES, _EXTERNAL << 3 | BYTES
+_EXTERNAL_TAG = _EXTERNAL << 3 | BYTES
 _DATA_TAGS = frozenset(field << 3 | BYTES for field in _DATA_FIELDS)
 _IS_EXTERNAL_TAG = 14 << 3
 """Says that data are external, which the entries tell too."""
@@ -52,8 +52,10 @@ _IS_EXTERNAL_TAG = 14 << 3
 _LONGEST_HEAD = 512
 """Bytes of a message in which everything but its data is looked for at first."""
 
-_HEAD = re.compile(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])*\x10[\x00-\x7f]", re.DOTALL)
-"""Dimensions and type: how nearly all tensors begin."""
+_HEAD = re.compile(
+    rb"((?:\x08[\x80-\xff]{0,9}[\x00-\x7f])*\x10[\x00-\x7f])(?:B([\x00-\x7f]))?", re.DOTALL
+)
+"""Dimensions and type, then the tag of the name and its length: how nearly all tensors begin."""
 
 
 _HEADS: dict[bytes, tuple[DType, tuple[int, ...], int | None]] = {}
@@ -99,19 +101,19 @@ class TensorReader:
         size = end - begin
         head = self._source.data[begin : min(end, begin + _LONGEST_HEAD)]
         found = _HEAD.match(head)
-        fields = None if found is None else _fields(head, found.end(), size)
-        if found is None or fields is None:
+        if found is None:
             return self._in_any_order(span, name, origin)
-        own, field, start, stop, entries = fields
+        type_and_shape, name_size = found.groups(b"\0")
+        name_begin = found.end()
+        name_end = name_begin + name_size[0]
+        fields = _fields(head, name_end, size)
+        if fields is None:
+            return self._in_any_order(span, name, origin)
+        field, start, stop, entries = fields
         if name is None:
-            name = self._name_of(own)
-        known = _HEADS.get(found[0])
-        if known is None:
-            message = Message(self._source, begin, begin + found.end())
-            known = self._type_and_shape(message, name)
-            if len(_HEADS) < _MOST_HEADS:
-                _HEADS[found[0]] = known
-        dtype, shape, stored_bytes = known
+            name = self._name_of(head[name_begin:name_end])
+        known = _HEADS.get(type_and_shape)
+        dtype, shape, stored_bytes = known or self._new_type_and_shape(type_and_shape, name)
         raw = value = None
         place: Place | bytes | None = None
         if entries:
@@ -149,6 +151,16 @@ class TensorReader:
             if raw is None:
                 value = _typed_data(message, dtype, shape)
         return Constant(name, dtype, shape, stored_bytes, raw, value, place, None, origin)
+
+    def _new_type_and_shape(
+        self, written: bytes, name: str
+    ) -> tuple[DType, tuple[int, ...], int | None]:
+        """The same as `_type_and_shape`, from bytes that hold nothing else."""
+        message = Message(Source(written, self._source.errors), 0, len(written))
+        read = self._type_and_shape(message, name)
+        if len(_HEADS) < _MOST_HEADS:
+            _HEADS[written] = read
+        return read
 
     def _type_and_shape(
         self, message: Message, name: str
@@ -214,19 +226,19 @@ def _typed_data(
     return decode_numbers(unsigned, dtype, shape) if unsigned or 0 in shape else None
 
 
-def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int, int] | None:
-    """What follows a tensor's dimensions and type, where it stands as it usually does.
+def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] | None:
+    """What follows a tensor's type and name, where it stands as it usually does.
 
     Args:
         head: The message, or its beginning.
-        position: Where dimensions and type end.
+        position: Where the name ends.
         size: Bytes of the whole message.
 
     Returns:
-        Name, field of the data, where they begin and end, where the entries of external data
-        begin; 0 where there are none.
+        Field of the data, where they begin and end, where the entries of external data begin; 0
+        where there are none.
     """
-    own, field, start, stop, entries = b"", 0, 0, 0, 0
+    field = start = stop = entries = 0
     try:
         while position < size:
             tag, length = head[position], head[position + 1]
@@ -236,13 +248,11 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
                 continue
             if length > 0x7F:
                 length, at = varint(head, position + 1, len(head))
-            if tag == _NAME_TAG:
-                own = head[at : at + length]
-            elif tag == _EXTERNAL_TAG:
+            if tag == _EXTERNAL_TAG:
                 entries = entries or position
                 position = _next_other(head, at + length, size)
                 continue
-            elif tag in _DATA_TAGS and not field and not entries:
+            if tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length
             else:
                 return None
@@ -251,7 +261,7 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
         return None
     if position != size or (size > len(head) and stop != size):
         return None
-    return own, field, start, stop, entries
+    return field, start, stop, entries
 
 
 def _next_other(head: bytes, position: int, size: int) -> int:

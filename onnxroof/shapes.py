@@ -199,6 +199,9 @@ class _Walker:
                 call = self._attended(graph, node, call)
             calls.append(call)
             outputs = call.outputs
+            if plain and len(outputs) == len(results) == 1:
+                tensors[results[0]] = outputs[0]
+                continue
             for position, name in enumerate(results):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT

@@ -132,7 +132,7 @@ class Chain:
         """Whether what reads the anchor's result could join, or a reason not to could be kept."""
         if grouping.explain:
             return bool(self.then)
-        reader = grouping.only_reader(grouping.output(index))
+        reader = grouping.only_reader(grouping.node(index).node.outputs[0])
         return reader >= 0 and grouping.kind(reader) in kinds
 
     def _start(self, grouping: Grouping, index: int) -> Group:

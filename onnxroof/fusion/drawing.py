@@ -128,12 +128,13 @@ def may_end(grouping: Grouping, line: Line, index: int) -> bool:
     node = graph.nodes[index].node
     kind = node.op_type if group is None else group.kind
     names = (group and group.inputs) or node.inputs
-    producer, source = graph.producer, graph.source
+    producer, source, groups = graph.producer, graph.source, grouping.groups
     makers: set[str] = set()
     for name in names:
         maker = producer.get(source.get(name, name))
         if maker is not None:
-            makers.add(grouping.kind(maker))
+            made_in = groups.get(maker)
+            makers.add(graph.nodes[maker].node.op_type if made_in is None else made_in.kind)
     for call, needs in zip(line.calls, line.needs, strict=True):
         if kind in call.operators:
             for _, before in needs:

@@ -171,6 +171,13 @@ def test_repeated_fields_keep_their_order_whatever_stands_between_them() -> None
     assert sorted(read.pieces({2, 3})) == [(2, 5, 6), (3, 10, 11)]
 
 
+def test_a_tag_written_in_more_bytes_than_it_needs_is_the_same_field() -> None:
+    # 0x8A 0x00 is 10 in two bytes: field 1 with a length, as the plain 0x0A.
+    long, plain = b"\x8a\x00\x01a", b"\x0a\x01b"
+    assert message(long + plain + plain + long).texts(1) == ("a", "b", "b", "a")
+    assert message(plain + long).texts(1) == ("b", "a")
+
+
 def test_a_part_that_may_stand_once_and_stands_twice_is_refused_with_its_place() -> None:
     # Protobuf would merge the two; no writer splits a message. Tag, length and two bytes are
     # the first; after tag and length of the second its content begins: 4 + 2.

@@ -176,11 +176,11 @@ def apply_roofline(
     """Time every kernel of the plan on the device."""
     device = Device(hardware, peak)
     kernels = tuple([device.time(kernel) for kernel in plan.kernels])
-    latency = sum(kernel.seconds for kernel in kernels)
+    latency = sum([kernel.seconds for kernel in kernels])
     shares = dict.fromkeys(Bound, 0.0)
     for kernel in kernels:
         shares[kernel.bound] += kernel.seconds / latency if latency else 0.0
-    flops = sum(kernel.flops or 0 for kernel in plan.kernels)
+    flops = sum([kernel.flops or 0 for kernel in plan.kernels])
     main_type, share = _achieved(plan, device, flops, latency)
     return RooflineResult(
         hardware=hardware,

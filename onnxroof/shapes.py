@@ -189,13 +189,13 @@ class _Walker:
                 operator = operators[kind] = self._operator(node)
             # inputs that repeat and outputs that are absent belong to the signature
             plain = (len(names) == 1 or len(set(names)) == len(names)) and "" not in results
-            key = (operator, node.attributes, infos, len(results)) if plain else None
-            call = seen.get(key) if key is not None else None
+            key = (operator, node.attributes, infos, len(results))
+            call = seen.get(key) if plain else None
             if call is None:
                 if node.subgraphs:
                     call = self._with_bodies(node, infos, operator, scopes)
                 else:
-                    call = self._evaluate(node, infos, operator, key)
+                    call = self._evaluate(node, infos, operator, key if plain else None)
                 call = self._attended(graph, node, call)
             calls.append(call)
             outputs = call.outputs

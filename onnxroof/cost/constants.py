@@ -33,7 +33,8 @@ def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
             return Role.CONTROL
         if position in operator.integer_weights:
             return Role.WEIGHT
-        if _is_literal(operator, position, constant):
+        may_be_literal = operator.pointwise or position in operator.states
+        if may_be_literal and _is_literal(operator, position, constant):
             return Role.CONTROL
     if not is_weight_type(constant.dtype):
         return Role.CONTROL
@@ -41,11 +42,12 @@ def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
 
 
 def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
-    """A single number or a zero state that the exporter wrote for a literal in the code."""
+    """A single number or a zero state that the exporter wrote for a literal in the code.
+
+    The operator is elementwise, or the constant is a state.
+    """
     if position in operator.states:
         return constant.origin == "Constant"
-    if not operator.pointwise:
-        return False
     shape = constant.shape
     if not shape:
         return True

@@ -132,7 +132,7 @@ class Chain:
         """Whether what reads the anchor's result could join, or a reason not to could be kept."""
         if grouping.explain:
             return bool(self.then)
-        reader = grouping.only_reader(grouping.node(index).node.outputs[0])
+        reader = grouping.only_reader(grouping.graph.nodes[index].node.outputs[0])
         return reader >= 0 and grouping.kind(reader) in kinds
 
     def _start(self, grouping: Grouping, index: int) -> Group:
@@ -155,14 +155,14 @@ class Chain:
             grouping.add(group)
 
     def _forward(self, grouping: Grouping, group: Group) -> None:
-        position, steps = 0, self.then
-        anchor = grouping.node(group.anchor)
+        position, steps, nodes = 0, self.then, grouping.graph.nodes
+        anchor = nodes[group.anchor]
         while position < len(steps):
-            tensor = grouping.node(group.last).node.outputs[0]
+            tensor = nodes[group.last].node.outputs[0]
             reader = grouping.only_reader(tensor)
             if reader < 0 or not grouping.is_open(reader):
                 break
-            edge = Edge(grouping, anchor, tensor, grouping.node(reader))
+            edge = Edge(grouping, anchor, tensor, nodes[reader])
             found = self._step(edge, reader, position)
             if found < 0:
                 break

@@ -248,7 +248,8 @@ class Match:
         names, nodes = len(self._trail), len(self.nodes)
         for sought, found in zip(wanted, given, strict=False):
             if not self._argument(sought, found, index):
-                self._undo(names, nodes)
+                if len(self._trail) > names:
+                    self._undo(names, nodes)
                 return False
         return True
 
@@ -278,7 +279,7 @@ class Match:
         position, tensor = given
         info = None
         if position >= 0:
-            info = self.grouping.node(index).call.inputs[position]
+            info = self.grouping.graph.nodes[index].call.inputs[position]
         is_constant = info is not None and info.constant
         if wanted[0] != "#":
             return not is_constant and self._name(wanted, tensor)

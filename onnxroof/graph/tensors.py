@@ -241,20 +241,16 @@ def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] 
     field = start = stop = entries = 0
     try:
         while position < size:
-            tag, length = head[position], head[position + 1]
-            at = position + 2
+            tag, length, at = head[position], head[position + 1], position + 2
             if tag == _IS_EXTERNAL_TAG and length < 0x80:
-                position = at
-                continue
-            if length > 0x7F:
+                length = 0  # it is the number itself
+            elif length > 0x7F:
                 length, at = varint(head, position + 1, len(head))
             if tag == _EXTERNAL_TAG:
                 entries = entries or position
-                position = _next_other(head, at + length, size)
-                continue
-            if tag in _DATA_TAGS and not field and not entries:
+            elif tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length
-            else:
+            elif tag != _IS_EXTERNAL_TAG or length:
                 return None
             position = at + length
     except (IndexError, WireError):
@@ -262,13 +258,6 @@ def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] 
     if position != size or (size > len(head) and stop != size):
         return None
     return field, start, stop, entries
-
-
-def _next_other(head: bytes, position: int, size: int) -> int:
-    """Where the entries of external data end that have lengths of one byte."""
-    while position < size and head[position] == _EXTERNAL_TAG and head[position + 1] < 0x80:
-        position += head[position + 1] + 2
-    return position
 
 
 def external_payload(entries: bytes) -> Payload:

@@ -70,26 +70,25 @@ class Message:
         self.end = end
         self._found: dict[int, list[Span]] = {}
         found, data = self._found, source.data
-        repeated: dict[int, list[Span]] = {}  # those with a length and a tag of one byte
         position = begin
         try:
             while position < end:
                 tag = data[position]
-                spans = repeated.get(tag)
-                if spans is not None or (8 <= tag < 0x80 and tag & 7 == BYTES):  # nearly always
-                    size, start = data[position + 1], position + 2
-                    if size > 0x7F:
-                        high = data[start]
-                        if high > 0x7F:
-                            size, start = varint(data, position + 1, end)
-                        else:
-                            size, start = size + (high << 7) - 0x80, start + 1
-                    position = start + size
-                    if spans is None:
-                        if fields is not None and tag >> 3 not in fields:
-                            continue
-                        spans = repeated[tag] = found.setdefault(tag, [])
-                    spans.append((start, position))
+                if 8 <= tag < 0x80 and tag & 7 == BYTES:  # nearly always, and many in a row
+                    spans = None
+                    if fields is None or tag >> 3 in fields:
+                        spans = found.setdefault(tag, [])
+                    while position < end and data[position] == tag:
+                        size, start = data[position + 1], position + 2
+                        if size > 0x7F:
+                            high = data[start]
+                            if high > 0x7F:
+                                size, start = varint(data, position + 1, end)
+                            else:
+                                size, start = size + (high << 7) - 0x80, start + 1
+                        position = start + size
+                        if spans is not None:
+                            spans.append((start, position))
                     continue
                 tag, start = varint(data, position, end)
                 if tag < 8:

@@ -44,7 +44,7 @@ _IS_RAW = {4: DType.FLOAT, 10: DType.DOUBLE}
 _KEY, _VALUE = 1, 2
 _SPARSE_VALUES, _SPARSE_INDICES, _SPARSE_DIMS = 1, 2, 3
 
-_EXTERNAL_TAG = _EXTERNAL << 3 | BYTES
+_NAME_TAG, _EXTERNAL_TAG = _NAME << 3 | BYTES, _EXTERNAL << 3 | BYTES
 _DATA_TAGS = frozenset(field << 3 | BYTES for field in _DATA_FIELDS)
 _IS_EXTERNAL_TAG = 14 << 3
 """Says that data are external, which the entries tell too."""
@@ -109,9 +109,9 @@ class TensorReader:
         fields = _fields(head, name_end, size)
         if fields is None:
             return self._in_any_order(span, name, origin)
-        field, start, stop, entries = fields
+        own, field, start, stop, entries = fields
         if name is None:
-            name = self._name_of(head[name_begin:name_end])
+            name = self._name_of(own or head[name_begin:name_end])
         known = _HEADS.get(type_and_shape)
         dtype, shape, stored_bytes = known or self._new_type_and_shape(type_and_shape, name)
         raw = value = None
@@ -213,9 +213,10 @@ def _typed_data(
     message: Message, dtype: DType, shape: tuple[int, ...]
 ) -> NDArray[np.generic] | None:
     """The elements of a tiny tensor whose data stand in a typed field."""
-    half = 1 << 31  # of an int32 only the lower half of a longer number counts
-    short = [(number + half) % (2 * half) - half for number in message.integers(5)]
-    integers = list(message.integers(7)) or short
+    short, half = message.integers(5), 1 << 31
+    if short and not -half <= min(short) <= max(short) < half:  # only the lower half counts
+        short = tuple([(number + half) % (2 * half) - half for number in short])
+    integers = list(message.integers(7) or short)
     if integers:
         return decode_numbers(integers, dtype, shape)
     for field, layout in ((4, "f"), (10, "d")):
@@ -226,19 +227,19 @@ def _typed_data(
     return decode_numbers(unsigned, dtype, shape) if unsigned or 0 in shape else None
 
 
-def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] | None:
-    """What follows a tensor's type and name, where it stands as it usually does.
+def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int, int] | None:
+    """What follows a tensor's type, and its name if that is next, where it stands as usual.
 
     Args:
         head: The message, or its beginning.
-        position: Where the name ends.
+        position: Where the type or the name ends.
         size: Bytes of the whole message.
 
     Returns:
-        Field of the data, where they begin and end, where the entries of external data begin; 0
-        where there are none.
+        The name, where it comes after the data; field of the data, where they begin and end, where
+        the entries of external data begin: 0 where there are none.
     """
-    field = start = stop = entries = 0
+    own, field, start, stop, entries = b"", 0, 0, 0, 0
     try:
         while position < size:
             tag, length, at = head[position], head[position + 1], position + 2
@@ -250,6 +251,8 @@ def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] 
                 entries = entries or position
             elif tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length
+            elif tag == _NAME_TAG:
+                own = head[at : at + length]
             elif tag != _IS_EXTERNAL_TAG or length:
                 return None
             position = at + length
@@ -257,7 +260,7 @@ def _fields(head: bytes, position: int, size: int) -> tuple[int, int, int, int] 
         return None
     if position != size or (size > len(head) and stop != size):
         return None
-    return field, start, stop, entries
+    return own, field, start, stop, entries
 
 
 def external_payload(entries: bytes) -> Payload:

@@ -164,6 +164,10 @@ class Message:
         data = self.source.data
         numbers: list[int] = []
         for position, stop in sorted((*self._found.get(field << 3, ()), *self.spans(field))):
+            written = data[position:stop]
+            if written.isascii():  # each byte is a number
+                numbers.extend(written)
+                continue
             while position < stop:
                 number, position = varint(data, position, stop)  # noqa: PLW2901
                 numbers.append(signed(number))

@@ -243,17 +243,17 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
     try:
         while position < size:
             tag, length, at = head[position], head[position + 1], position + 2
-            if tag == _IS_EXTERNAL_TAG and length < 0x80:
-                length = 0  # it is the number itself
-            elif length > 0x7F:
+            if length > 0x7F:
                 length, at = varint(head, position + 1, len(head))
             if tag == _EXTERNAL_TAG:
                 entries = entries or position
+            elif tag == _IS_EXTERNAL_TAG:
+                length = 0  # it was the number itself
             elif tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length
             elif tag == _NAME_TAG:
                 own = head[at : at + length]
-            elif tag != _IS_EXTERNAL_TAG or length:
+            else:
                 return None
             position = at + length
     except (IndexError, WireError):

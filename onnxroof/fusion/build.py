@@ -9,7 +9,7 @@ from onnxroof.cost import Status
 from onnxroof.fusion.records import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from onnxroof.cost import NodeCost
     from onnxroof.fusion.groups import Group
@@ -69,36 +69,34 @@ class Traffic:
         self.constants: dict[str, int | None] = {}
         self.written: list[int | None] = []
         self.elided: list[str] = []
-        made = {name for node in nodes for name in node.node.outputs}
-        inside = set(group.nodes)
-        folded = group.folded
-        for node in nodes:
-            self._inputs(node, made, constants=node.node.index not in folded)
-            self._outputs(node, inside)
+        self._inputs(nodes, group.folded)
+        self._outputs(nodes, set(group.nodes))
 
-    def _inputs(self, node: NodeCost, made: set[str], *, constants: bool) -> None:
-        call, names, infos = node.call, node.node.inputs, node.call.inputs
-        reads = (call.cost.reads if call.cost is not None else None) or _NOTHING
-        control = call.operator.control if call.operator is not None else ()
-        if constants:
-            for position in call.constants:
-                if position not in control:
-                    known = infos[position].nbytes  # type: ignore[union-attr]
-                    self._constant(names[position], reads.get(position, known))
-        source = self.graph.source
-        for position in call.activations:
-            name = names[position]
-            tensor = source.get(name, name)
-            if tensor in made or position in control:
-                continue
-            known = infos[position].nbytes  # type: ignore[union-attr]
-            if tensor == name and position not in reads:
-                self.whole[name] = known
-                continue
-            # a part: other nodes may read other parts
-            key = f"{name}\0{node.node.index}" if position in reads else name
-            parts = self.parts.setdefault(tensor, {})
-            parts[key] = _most(parts.get(key, 0), reads.get(position, known))
+    def _inputs(self, nodes: Sequence[NodeCost], folded: Container[int]) -> None:
+        made = {name for node in nodes for name in node.node.outputs}
+        source, whole = self.graph.source, self.whole
+        for node in nodes:
+            call, names, infos = node.call, node.node.inputs, node.call.inputs
+            reads = node.cost.reads or _NOTHING
+            control = call.operator.control if call.operator is not None else ()
+            if call.constants and node.node.index not in folded:
+                for position in call.constants:
+                    if position not in control:
+                        known = infos[position].nbytes  # type: ignore[union-attr]
+                        self._constant(names[position], reads.get(position, known))
+            for position in call.activations:
+                name = names[position]
+                tensor = source.get(name, name)
+                if tensor in made or position in control:
+                    continue
+                known = infos[position].nbytes  # type: ignore[union-attr]
+                if tensor == name and position not in reads:
+                    whole[name] = known
+                    continue
+                # a part: other nodes may read other parts
+                key = f"{name}\0{node.node.index}" if position in reads else name
+                parts = self.parts.setdefault(tensor, {})
+                parts[key] = _most(parts.get(key, 0), reads.get(position, known))
 
     def _constant(self, name: str, nbytes: int | None) -> None:
         stored = self.graph.dequantized.get(name)
@@ -109,22 +107,22 @@ class Traffic:
         else:
             self.constants[name] = nbytes
 
-    def _outputs(self, node: NodeCost, inside: set[int]) -> None:
-        call, graph = node.call, self.graph
-        infos = call.outputs
-        writes = (call.cost.writes if call.cost is not None else None) or _NOTHING
-        for position, name in enumerate(node.node.outputs):
-            if not name:
-                continue
-            if name not in graph.exits:
-                readers = graph.readers.get(name)
-                if readers is None:
+    def _outputs(self, nodes: Sequence[NodeCost], inside: set[int]) -> None:
+        exits, readers = self.graph.exits, self.graph.readers
+        for node in nodes:
+            for position, name in enumerate(node.node.outputs):
+                if not name:
                     continue
-                if inside.issuperset(readers):
-                    self.elided.append(name)
-                    continue
-            known = infos[position].nbytes if position < len(infos) else None
-            self.written.append(writes.get(position, known))
+                if name not in exits:
+                    read_by = readers.get(name)
+                    if read_by is None:
+                        continue
+                    if inside.issuperset(read_by):
+                        self.elided.append(name)
+                        continue
+                infos, writes = node.call.outputs, node.cost.writes or _NOTHING
+                known = infos[position].nbytes if position < len(infos) else None
+                self.written.append(writes.get(position, known))
 
     def input_bytes(self) -> int | None:
         """Activation bytes read; parts of one tensor never count more than the tensor."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnxroof.graph.wire import Span
 
     Place = tuple[str | None, int, int | None, str]
+    _Fields = tuple[bytes | None, int, int, int, int]
 
 LARGEST_KEPT_BYTES = 1024
 """Tensors with no more data than this keep them: shape arithmetic may need their values."""
@@ -111,7 +112,7 @@ class TensorReader:
             return self._in_any_order(span, name, origin)
         own, field, start, stop, entries = fields
         if name is None:
-            name = self._name_of(own or head[name_begin:name_end])
+            name = self._name_of(head[name_begin:name_end] if own is None else own)
         known = _HEADS.get(type_and_shape)
         dtype, shape, stored_bytes = known or self._new_type_and_shape(type_and_shape, name)
         raw = value = None
@@ -227,7 +228,7 @@ def _typed_data(
     return decode_numbers(unsigned, dtype, shape) if unsigned or 0 in shape else None
 
 
-def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int, int] | None:
+def _fields(head: bytes, position: int, size: int) -> _Fields | None:
     """What follows a tensor's type, and its name if that is next, where it stands as usual.
 
     Args:
@@ -236,10 +237,11 @@ def _fields(head: bytes, position: int, size: int) -> tuple[bytes, int, int, int
         size: Bytes of the whole message.
 
     Returns:
-        The name, where it comes after the data; field of the data, where they begin and end, where
-        the entries of external data begin: 0 where there are none.
+        The name, None where it does not stand here; field of the data, where they begin and end,
+        where the entries of external data begin: 0 where there are none.
     """
-    own, field, start, stop, entries = b"", 0, 0, 0, 0
+    own: bytes | None = None
+    field = start = stop = entries = 0
     try:
         while position < size:
             tag, length, at = head[position], head[position + 1], position + 2

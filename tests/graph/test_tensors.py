@@ -332,6 +332,12 @@ def test_dimensions_type_and_name_are_what_onnx_reads(fields: list[bytes]) -> No
     assert (constant.name, constant.stored_bytes) == ("w", 6)
 
 
+def test_of_a_name_written_twice_the_last_counts_even_if_it_is_empty() -> None:
+    data = integer(TYPE, 3) + field(NAME, "w") + field(RAW, b"\1") + field(NAME, "")
+    assert not TensorProto.FromString(data).name
+    assert not one(data).name
+
+
 @pytest.mark.parametrize("length", [1, 127, 128, 300, 480, 512, 600, 3000])
 @pytest.mark.parametrize("data_bytes", [0, 1, 100, 480, 1000, 1200])
 @pytest.mark.parametrize("last", ["name", "data"])

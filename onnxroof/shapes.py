@@ -179,29 +179,26 @@ class _Walker:
         seen = self.memo.seen
         tensors.update((name, _find(name, outer)) for name in graph.captures)
         calls: list[OpCall] = []
-        scopes, known = (tensors, *outer), tensors.get
+        scopes = (tensors, *outer)
         for node in graph.nodes:
             names, results = node.inputs, node.outputs
-            infos = tuple(map(known, names))  # None for "", which is no tensor
+            infos = tuple([tensors[name] if name else None for name in names])
             kind = (node.domain, node.op_type, node.opset)
             operator = operators.get(kind)
             if operator is None:
                 operator = operators[kind] = self._operator(node)
             # inputs that repeat and outputs that are absent belong to the signature
             plain = (len(names) == 1 or len(set(names)) == len(names)) and "" not in results
-            key = (operator, node.attributes, infos, len(results))
-            call = seen.get(key) if plain else None
+            key = (operator, node.attributes, infos, len(results)) if plain else None
+            call = seen.get(key) if key is not None else None
             if call is None:
                 if node.subgraphs:
                     call = self._with_bodies(node, infos, operator, scopes)
                 else:
-                    call = self._evaluate(node, infos, operator, key if plain else None)
+                    call = self._evaluate(node, infos, operator, key)
                 call = self._attended(graph, node, call)
             calls.append(call)
             outputs = call.outputs
-            if plain and len(outputs) == len(results) == 1:
-                tensors[results[0]] = outputs[0]
-                continue
             for position, name in enumerate(results):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT

@@ -117,53 +117,23 @@ class _Counter:
         """Note what each constant input is for; the node's weights, by identity, if any."""
         weights: dict[object, Constant] | None = None
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
-        roles, weight, unread = call.roles, Role.WEIGHT, Role.UNUSED
+        unpacked = call.operator.unpacked if call.operator else None
         for position in call.constants:
-            constant = stored.get(inputs[position])
-            if constant is None:
-                weights = self._read_folded(node, call, position, scope, weights)
-                continue
-            key = (position, constant.origin)
-            role = roles.get(key, unread)  # reading never makes it that
-            if role is unread:
-                role = roles[key] = role_at(call, position, constant)
-            if role is None:
-                continue
-            use(constant, role)
-            if role is weight:
-                weights = self._weighed(call, position, constant, weights)
-        return weights
-
-    def _read_folded(
-        self,
-        node: Node,
-        call: OpCall,
-        position: int,
-        scope: GraphCost,
-        weights: dict[object, Constant] | None,
-    ) -> dict[object, Constant] | None:
-        """The same for an input that is made of constants before the first inference."""
-        for constant in scope.roots.get(node.inputs[position], ()):
-            role = role_at(call, position, constant)
-            if role is not None:
-                self.stock.use(constant, role)
-            if role is Role.WEIGHT:
-                weights = self._weighed(call, position, constant, weights)
-        return weights
-
-    def _weighed(
-        self,
-        call: OpCall,
-        position: int,
-        constant: Constant,
-        weights: dict[object, Constant] | None,
-    ) -> dict[object, Constant]:
-        """The weights with one more."""
-        if call.operator is not None and call.operator.unpacked is not None:
-            self._unpack(call.operator.unpacked, call, position, constant)
-        if weights is None:
-            return {constant.identity: constant}
-        weights[constant.identity] = constant
+            name = inputs[position]
+            constant = stored.get(name)
+            for item in scope.roots.get(name, ()) if constant is None else (constant,):
+                if constant is None:
+                    role = role_at(call, position, item)
+                else:
+                    role = _role_of_stored(call, position, item)
+                if role is None:
+                    continue
+                use(item, role)
+                if role is Role.WEIGHT:
+                    weights = {} if weights is None else weights
+                    weights[item.identity] = item
+                    if unpacked is not None:
+                        self._unpack(unpacked, call, position, item)
         return weights
 
     def _unpack(
@@ -263,6 +233,15 @@ def _folded_cost(call: OpCall) -> CallCost:
         Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
         "its inputs are constants: computed once, before the first inference",
     )  # fmt: skip
+
+
+def _role_of_stored(call: OpCall, position: int, constant: Constant) -> Role | None:
+    """What a stored tensor is for that a call reads; kept with the call for all its nodes."""
+    key = (position, constant.origin)
+    role = call.roles.get(key, Role.UNUSED)  # reading never makes it that
+    if role is Role.UNUSED:
+        role = call.roles[key] = role_at(call, position, constant)
+    return role
 
 
 def _only_moves(call: OpCall) -> bool:

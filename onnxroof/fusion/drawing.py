@@ -125,16 +125,13 @@ def _needs(call: Call, lines: Mapping[str, Line]) -> Needs:
 def may_end(grouping: Grouping, line: Line, index: int) -> bool:
     """Whether what feeds the node or group could make the line; spares most attempts to match."""
     graph, group = grouping.graph, grouping.groups.get(index)
-    node = graph.nodes[index].node
-    kind = node.op_type if group is None else group.kind
-    names = (group and group.inputs) or node.inputs
-    producer, source, groups = graph.producer, graph.source, grouping.groups
+    names = (group and group.inputs) or graph.nodes[index].node.inputs
     makers: set[str] = set()
     for name in names:
-        maker = producer.get(source.get(name, name))
+        maker = graph.producer.get(graph.source.get(name, name))
         if maker is not None:
-            made_in = groups.get(maker)
-            makers.add(graph.nodes[maker].node.op_type if made_in is None else made_in.kind)
+            makers.add(grouping.kind(maker))
+    kind = grouping.kind(index)
     for call, needs in zip(line.calls, line.needs, strict=True):
         if kind in call.operators:
             for _, before in needs:
@@ -188,20 +185,17 @@ class Match:
 
     def _name(self, name: str, tensor: str) -> bool:
         """Whether the name can stand for the tensor."""
-        bound, trail = self.bound, self._trail
-        known = bound.get(name)
+        known = self.bound.get(name)
         if known is not None:
             return known == tensor
         line = self.drawing.lines.get(name)
         if line is None:
-            bound[name] = tensor
-            trail.append(name)
+            self._bind(name, tensor)
             return True
         index = self.grouping.graph.producer.get(tensor)
         if index is not None and index not in self.forbidden:
-            names, nodes = len(trail), len(self.nodes)
-            bound[name] = tensor
-            trail.append(name)
+            names, nodes = len(self._trail), len(self.nodes)
+            self._bind(name, tensor)
             if self._calls(line, index):
                 if line.otherwise:
                     self.optional.update(self.nodes[nodes:])
@@ -248,8 +242,7 @@ class Match:
         names, nodes = len(self._trail), len(self.nodes)
         for sought, found in zip(wanted, given, strict=False):
             if not self._argument(sought, found, index):
-                if len(self._trail) > names:
-                    self._undo(names, nodes)
+                self._undo(names, nodes)
                 return False
         return True
 

@@ -136,10 +136,10 @@ class Grouping:
         known = self.graph.readers.get(tensor)
         if known is None:
             return -1
-        group = self.groups.get(known[0])
-        first = known[0] if group is None else group.last
-        if len(known) > 1 and any(self.last(index) != first for index in known):
-            return -1
+        first = self.last(known[0])
+        for index in known[1:]:
+            if self.last(index) != first:
+                return -1
         return first
 
     def add(self, group: Group) -> Group:

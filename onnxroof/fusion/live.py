@@ -72,52 +72,50 @@ class LiveGraph:
         self.dropped: set[int] = set()
         self.permuted: set[str] = set()
         self._views: dict[str, list[str]] = {}
-        self._index(_needed(cost))
+        needed = _needed(cost)
+        folded = Status.FOLDED
+        for index, node in enumerate(cost.nodes):
+            if node.status is folded:
+                if self.dequantized or node.node.op_type == "DequantizeLinear":
+                    self._note_dequantized(node)
+                self.removed[index] = _reason(node, needed=needed[index])
+            elif not needed[index]:
+                self.removed[index] = _reason(node, needed=needed[index])
+            elif node.node.op_type in METADATA:
+                self.removed[index] = "answered from metadata"
+            else:
+                self._place(index, node)
         self.exits = {self.source.get(name, name) for name in graph.outputs}
 
-    def _index(self, needed: Sequence[bool]) -> None:  # noqa: C901, PLR0912 - one loop
-        """Make each node removed, a view of its input's bytes, or live with its edges noted."""
-        live, removed, of_kind, readers = self.live, self.removed, self.of_kind, self.readers
-        source, producer, folded = self.source, self.producer, Status.FOLDED
-        for index, cost_node in enumerate(self.nodes):
-            node = cost_node.node
-            is_folded = cost_node.status is folded
-            if is_folded and (node.op_type == "DequantizeLinear" or self.dequantized):
-                self._note_dequantized(cost_node)
-            if is_folded or not needed[index]:
-                removed[index] = _reason(cost_node, needed=needed[index])
-                continue
-            if node.op_type in METADATA:
-                removed[index] = "answered from metadata"
-                continue
-            if may_be_view(cost_node):
-                reason = view_reason(cost_node, self.tensors, self.runtime)
-                if reason:
-                    removed[index] = reason
-                    self._view(cost_node)
-                    continue
-            live.append(index)
-            alike = of_kind.get(node.op_type)
-            if alike is None:
-                of_kind[node.op_type] = [index]
-            else:
-                alike.append(index)
-            read: Sequence[str] = node.inputs
-            activations = cost_node.call.activations
-            if len(activations) < len(read):
-                read = [read[position] for position in activations]
-            if node.subgraphs:
-                read = [*read, *(name for _, body in node.subgraphs for name in body.captures)]
-            for name in read:
-                tensor = source.get(name, name)
-                known = readers.get(tensor)
-                if known is None:
-                    readers[tensor] = [index]
-                elif known[-1] != index:
-                    known.append(index)
-            for name in node.outputs:
-                if name:
-                    producer[name] = index
+    def _place(self, index: int, node: NodeCost) -> None:
+        """Make the node a view of its input's bytes, or live with its edges noted."""
+        reason = view_reason(node, self.tensors, self.runtime) if may_be_view(node) else ""
+        if reason:
+            self.removed[index] = reason
+            self._view(node)
+            return
+        source, onnx_node, readers = self.source, node.node, self.readers
+        self.live.append(index)
+        alike = self.of_kind.get(onnx_node.op_type)
+        if alike is None:
+            self.of_kind[onnx_node.op_type] = [index]
+        else:
+            alike.append(index)
+        names = onnx_node.inputs
+        read = [names[position] for position in node.call.activations]
+        for _, body in onnx_node.subgraphs:
+            read.extend(body.captures)
+        for name in read:
+            tensor = source.get(name, name)
+            known = readers.get(tensor)
+            if known is None:
+                readers[tensor] = [index]
+            elif known[-1] != index:
+                known.append(index)
+        producer = self.producer
+        for name in onnx_node.outputs:
+            if name:
+                producer[name] = index
 
     def _view(self, node: NodeCost) -> None:
         """The node's outputs are its input's bytes."""

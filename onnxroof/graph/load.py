@@ -22,8 +22,6 @@ from onnxroof.graph.wire import Message, Source, WireError
 if TYPE_CHECKING:
     import onnx  # noqa: TID251 - the type of an argument
 
-    from onnxroof.graph.types import Graph
-
     ModelSource = str | os.PathLike[str] | bytes | onnx.ModelProto
 
 _MEMORY_NAME = "<model in memory>"
@@ -130,7 +128,8 @@ def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) 
         raise ModelUnreadableError(where, "not an ONNX model: it holds no graph")
     converter = Converter(source, message)
     graph = converter.main_graph()
-    if not (graph.nodes or graph.outputs or _makes_constants(graph)):
+    made = (constant for constant in graph.constants.values() if constant.origin == "Constant")
+    if not (graph.nodes or graph.outputs or any(made)):
         raise InvalidGraphError(where, "the graph is empty: it has neither nodes nor outputs")
     assumptions = (*converter.assumptions, *assumptions)
     if path is not None:
@@ -145,10 +144,6 @@ def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) 
         external_files=converter.external_files,
         assumptions=assumptions,
     )
-
-
-def _makes_constants(graph: Graph) -> bool:
-    return any(constant.origin == "Constant" for constant in graph.constants.values())
 
 
 def _missing_files(folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -181,10 +181,7 @@ class NodeReader:
                 at, tag, length = position, rest[position], rest[position + 1]
                 start = position + 2
                 if length > 0x7F:
-                    high = rest[start]
-                    if high > 0x7F:
-                        return None
-                    length, start = length + (high << 7) - 0x80, start + 1
+                    length, start = varint(rest, position + 1, stop)
                 position = start + length
                 if tag == _METADATA_TAG:
                     if rest.startswith(_SCOPES_ENTRY, start):

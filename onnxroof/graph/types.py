@@ -5,7 +5,6 @@ Made by `onnxroof.graph.load`; every later stage reads these and never changes t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -78,14 +77,8 @@ MOST_ELEMENTS = (1 << 63) - 1
 """Elements of the largest tensor there can be: runtimes count them in signed 64 bits."""
 
 
-_FEW_DIMENSIONS = 8
-"""The product of so many sizes is taken before it is compared."""
-
-
 def is_countable(shape: tuple[int, ...]) -> bool:
     """Whether a tensor of this shape has at most `MOST_ELEMENTS`; sizes are not negative."""
-    if len(shape) <= _FEW_DIMENSIONS:
-        return math.prod(map(int, shape)) <= MOST_ELEMENTS
     elements = int(0 not in shape)
     for dim in shape:
         elements *= int(dim)

@@ -71,12 +71,10 @@ class Predictor:
         if kernel.bodies:
             return self._bodies(kernel, time)
         nodes = plan.cost.nodes
-        key: tuple[object, ...] = (
+        key = (
             kernel.rule, kernel.input_bytes, kernel.weight_bytes, kernel.output_bytes,
-            kernel.flops, nodes[kernel.anchor].call,
+            kernel.flops, *[nodes[index].call for index in kernel.nodes],
         )  # fmt: skip
-        if len(kernel.nodes) > 1:
-            key += tuple([nodes[index].call for index in kernel.nodes])
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_KERNELS:

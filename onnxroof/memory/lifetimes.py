@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import lower, upper
+from onnxroof.bounded import lower
 from onnxroof.cost import Status
 
 if TYPE_CHECKING:
@@ -131,28 +131,16 @@ def _lists(
     cost: GraphCost, births: dict[str, int], deaths: dict[str, int], extra: list[int]
 ) -> Lifetimes:
     tensors = cost.shaped.tensors
-    all_sizes = [tensors[name].nbytes for name in deaths]
-    exact = [nbytes for nbytes in all_sizes if type(nbytes) is int]
-    if len(exact) == len(all_sizes):
-        made = [births[name] for name in deaths]
-        return Lifetimes(list(deaths), exact, made, list(deaths.values()), extra, (), {})
-    names: list[str] = []
-    sizes: list[int] = []
-    first: list[int] = []
-    last: list[int] = []
-    unknown: list[str] = []
-    least: dict[int, int] = {}
-    for (name, death), nbytes in zip(deaths.items(), all_sizes, strict=True):
-        if nbytes is None:
-            unknown.append(name)
-            continue
-        if type(nbytes) is not int:
-            least[len(names)] = lower(nbytes)
-        names.append(name)
-        sizes.append(upper(nbytes))
-        first.append(births[name])
-        last.append(death)
-    return Lifetimes(names, sizes, first, last, extra, tuple(unknown), least)
+    sizes = {name: size for name in deaths if (size := tensors[name].nbytes) is not None}
+    return Lifetimes(
+        names=list(sizes),
+        sizes=list(map(int, sizes.values())),  # the upper ends
+        births=[births[name] for name in sizes],
+        deaths=[deaths[name] for name in sizes],
+        extra=extra,
+        unknown=tuple([name for name in deaths if name not in sizes]),
+        least={at: lower(size) for at, size in enumerate(sizes.values()) if type(size) is not int},
+    )
 
 
 def body_bytes(node: NodeCost) -> int:

@@ -62,6 +62,8 @@ class TensorInfo:
         "kind", "nbytes", "shape",
     )  # fmt: skip
 
+    nbytes: int | None
+
     def __init__(
         self,
         dtype: DType | None,
@@ -143,12 +145,14 @@ class TensorInfo:
         """Number of elements. Raises Undetermined when unknown."""
         return math.prod(self.dims)
 
-    def __getattr__(self, name: str) -> int | None:
-        """`nbytes` the first time: later it is an attribute, asked for several times a node."""
-        if name != "nbytes":
-            raise AttributeError(name)
-        self.nbytes: int | None = self._count_bytes()
-        return self.nbytes
+    if not TYPE_CHECKING:  # which would let a checker pass any name
+
+        def __getattr__(self, name: str) -> int | None:
+            """`nbytes` the first time: later it is an attribute, asked for several times a node."""
+            if name != "nbytes":
+                raise AttributeError(name)
+            self.nbytes = self._count_bytes()
+            return self.nbytes
 
     def _count_bytes(self) -> int | None:
         if self.kind != "tensor":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ _FEW_RECORDS = 1_000
 """So many new ones are left to the interpreter: a search loop keeps none of what it makes."""
 
 _MANY_RECORDS = 200_000
-"""After so many that nobody looked at, or a quarter of all, the process is collected whole."""
+"""After so many that nobody looked at it is seen whether the process holds more than before."""
 
 
 @contextmanager
@@ -36,29 +37,33 @@ def collecting_later() -> Iterator[None]:
 
 
 class _Unseen:
-    """How many records count as old without having been looked at, and how many may."""
+    """How many records count as old without having been looked at, and when to look."""
 
     def __init__(self) -> None:
         self._records = 0
-        self._most = _MANY_RECORDS
+        self._most_blocks = 0
 
     def leave(self) -> None:
         """Count new records as old, so that the next collection does not begin with them.
 
-        What the caller made before moves with them, so the whole process is collected as often as
-        the interpreter would. Where the caller keeps objects frozen nothing is moved.
+        What the caller made before moves with them, and cycles among it would stay for ever; so
+        the process is collected whole once it has grown by a quarter, which is the interpreter's
+        own measure. Analyses that were dropped are gone without that, and are no growth. Where
+        the caller keeps objects frozen nothing is moved.
         """
         young = gc.get_count()[0]
         if young < _FEW_RECORDS or gc.get_freeze_count():
             return
-        self._records += young
         gc.freeze()
-        is_due = self._records > self._most
-        if is_due:
-            self._records, self._most = 0, max(_MANY_RECORDS, gc.get_freeze_count() // 4)
         gc.unfreeze()
-        if is_due:
+        self._records += young
+        if self._records < _MANY_RECORDS:
+            return
+        self._records = 0
+        if sys.getallocatedblocks() >= self._most_blocks:
             gc.collect()
+            held = sys.getallocatedblocks()
+            self._most_blocks = held + max(_MANY_RECORDS, held // 4)
 
 
 _unseen = _Unseen()

@@ -7,9 +7,10 @@ read. Field numbers are those of onnx.proto.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from onnxroof.graph.wire import BYTES, Message, Source, varint
+from onnxroof.graph.wire import BYTES, Message, Source
 
 if TYPE_CHECKING:
     from onnxroof.graph.types import AttributeValue, Constant
@@ -142,8 +143,8 @@ class NodeReader:
                 while tag == wanted:
                     length = data[position + 1]
                     start = position + 2
-                    if length > 0x7F:
-                        length, start = varint(data, position + 1, size)
+                    if length > 0x7F:  # what takes more than two bytes ends behind the node
+                        length, start = length + (data[start] << 7) - 0x80, start + 1
                     position = start + length
                     text = written[start:position]
                     known = names.get(text)
@@ -155,7 +156,7 @@ class NodeReader:
                 length = data[position + 1]
                 start = position + 2
                 if length > 0x7F:
-                    length, start = varint(data, position + 1, size)
+                    length, start = length + (data[start] << 7) - 0x80, start + 1
                 position = start + length
                 name = written[start:position]
         except IndexError:  # ends early, or has nothing but names
@@ -181,7 +182,7 @@ class NodeReader:
                 at, tag, length = position, rest[position], rest[position + 1]
                 start = position + 2
                 if length > 0x7F:
-                    length, start = varint(rest, position + 1, stop)
+                    length, start = length + (rest[start] << 7) - 0x80, start + 1
                 position = start + length
                 if tag == _METADATA_TAG:
                     if rest.startswith(_SCOPES_ENTRY, start):
@@ -250,12 +251,23 @@ class NodeReader:
     def _scope(self, entry: bytes) -> str:
         """The module path in an entry of a node's metadata."""
         errors, value = self._source.errors, entry[len(_SCOPES_ENTRY) :]
-        if len(value) > 1 and value[0] == _ENTRY_VALUE_TAG and value[1] == len(value) - 2 < 0x80:
-            written = value[2:].decode("utf-8", errors)
-        else:
+        written = None
+        if len(value) > 2 and value[0] == _ENTRY_VALUE_TAG:
+            length, start = value[1], 2
+            if length > 0x7F:
+                length, start = length + (value[2] << 7) - 0x80, 3
+            if start + length == len(value):
+                written = value[start:].decode("utf-8", errors)
+        if written is None:
             written = Message(Source(entry, errors), 0, len(entry)).text(_ENTRY_VALUE)
-        modules = written.strip("[]").replace("'", "").split(", ")
-        return modules[-2].replace(".", "/") if len(modules) > 1 else ""
+        modules = written.rsplit(", ", 2)
+        return _plain(modules[-2]) if len(modules) > 1 else ""
+
+
+@lru_cache(maxsize=4096)
+def _plain(module: str) -> str:
+    """A module's name as a path: without the signs around it in a list of names."""
+    return module.strip("[]").replace("'", "").replace(".", "/")
 
 
 def own_spelling(domain: str) -> str:

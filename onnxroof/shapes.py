@@ -180,9 +180,14 @@ class _Walker:
         tensors.update((name, _find(name, outer)) for name in graph.captures)
         calls: list[OpCall] = []
         scopes = (tensors, *outer)
+        find = tensors.__getitem__
+        infos: tuple[TensorInfo | None, ...]
         for node in graph.nodes:
             names, results = node.inputs, node.outputs
-            infos = tuple([tensors[name] if name else None for name in names])
+            if "" in names:
+                infos = tuple([tensors[name] if name else None for name in names])
+            else:
+                infos = tuple(map(find, names))
             kind = (node.domain, node.op_type, node.opset)
             operator = operators.get(kind)
             if operator is None:

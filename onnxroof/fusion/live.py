@@ -101,8 +101,7 @@ class LiveGraph:
             self.of_kind[onnx_node.op_type] = [index]
         else:
             alike.append(index)
-        names = onnx_node.inputs
-        read = [names[position] for position in node.call.activations]
+        read = [*map(onnx_node.inputs.__getitem__, node.call.activations)]
         for _, body in onnx_node.subgraphs:
             read.extend(body.captures)
         for name in read:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from onnxroof.graph.wire import BYTES, Message, Source
+from onnxroof.graph.wire import BYTES, Message, Source, varint
 
 if TYPE_CHECKING:
     from onnxroof.graph.types import AttributeValue, Constant
@@ -252,10 +252,8 @@ class NodeReader:
         """The module path in an entry of a node's metadata."""
         errors, value = self._source.errors, entry[len(_SCOPES_ENTRY) :]
         written = None
-        if len(value) > 2 and value[0] == _ENTRY_VALUE_TAG:
-            length, start = value[1], 2
-            if length > 0x7F:
-                length, start = length + (value[2] << 7) - 0x80, 3
+        if value and value[0] == _ENTRY_VALUE_TAG:
+            length, start = varint(value, 1, len(value))
             if start + length == len(value):
                 written = value[start:].decode("utf-8", errors)
         if written is None:

@@ -166,6 +166,8 @@ class _Counter:
             for constant in scope.origins(name):
                 if role_at(call, position, constant) in (None, Role.WEIGHT):
                     passing[constant.identity] = constant
+        if not passing:
+            return
         made = tuple(passing.values())
         for name in node.outputs:
             if name:

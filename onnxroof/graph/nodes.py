@@ -139,19 +139,23 @@ class NodeReader:
         position = 0
         try:
             tag = data[0]
-            for wanted, texts in ((_INPUT_TAG, inputs), (_OUTPUT_TAG, outputs)):
-                while tag == wanted:
-                    length = data[position + 1]
-                    start = position + 2
-                    if length > 0x7F:  # what takes more than two bytes ends behind the node
-                        length, start = length + (data[start] << 7) - 0x80, start + 1
-                    position = start + length
-                    text = written[start:position]
-                    known = names.get(text)
-                    if known is None:
-                        known = names[text] = text if text.isascii() else self._decoded(text)
-                    texts.append(known)
-                    tag = data[position]
+            while tag < _NAME_TAG:
+                length = data[position + 1]
+                start = position + 2
+                if length > 0x7F:  # what takes more than two bytes ends behind the node
+                    length, start = length + (data[start] << 7) - 0x80, start + 1
+                position = start + length
+                text = written[start:position]
+                known = names.get(text)
+                if known is None:
+                    known = names[text] = text if text.isascii() else self._decoded(text)
+                if tag == _INPUT_TAG:
+                    inputs.append(known)
+                elif tag == _OUTPUT_TAG:
+                    outputs.append(known)
+                else:
+                    return self._in_any_order(begin, end)
+                tag = data[position]
             if tag == _NAME_TAG:  # read once, so not kept
                 length = data[position + 1]
                 start = position + 2

@@ -10,7 +10,8 @@ holds the subgraph's own tensors (see `body_bytes`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, compress
+from operator import not_
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import lower
@@ -97,7 +98,7 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
     """Lifetimes when the graph's nodes run in file order, or in the order given."""
     nodes = cost.nodes if order is None else [cost.nodes[index] for index in order]
     deaths: dict[str, int] = {item.name: -1 for item in cost.shaped.graph.inputs}
-    births: dict[str, int] = dict.fromkeys(deaths, 0)
+    births = [0] * len(deaths)  # in the order of `deaths`: a tensor is made once
     extra = [0] * len(nodes)
     folded = Status.FOLDED
     for step, cost_node in enumerate(nodes):
@@ -112,7 +113,8 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
             extra[step] = body_bytes(cost_node)
         for name in node.outputs:
             if name:
-                births[name] = deaths[name] = step
+                deaths[name] = step
+                births.append(step)
     end = len(nodes) - 1
     for name in cost.shaped.graph.outputs:
         if name in deaths:
@@ -128,18 +130,20 @@ def _read_captures(node: NodeCost, step: int, deaths: dict[str, int]) -> None:
 
 
 def _lists(
-    cost: GraphCost, births: dict[str, int], deaths: dict[str, int], extra: list[int]
+    cost: GraphCost, births: list[int], deaths: dict[str, int], extra: list[int]
 ) -> Lifetimes:
     tensors = cost.shaped.tensors
-    sizes = {name: size for name in deaths if (size := tensors[name].nbytes) is not None}
+    found = [tensors[name].nbytes for name in deaths]
+    known = [size is not None for size in found]
+    sizes = [size for size in found if size is not None]
     return Lifetimes(
-        names=list(sizes),
-        sizes=list(map(int, sizes.values())),  # the upper ends
-        births=[births[name] for name in sizes],
-        deaths=[deaths[name] for name in sizes],
+        names=list(compress(deaths, known)),
+        sizes=list(map(int, sizes)),  # the upper ends
+        births=list(compress(births, known)),
+        deaths=list(compress(deaths.values(), known)),
         extra=extra,
-        unknown=tuple([name for name in deaths if name not in sizes]),
-        least={at: lower(size) for at, size in enumerate(sizes.values()) if type(size) is not int},
+        unknown=tuple(compress(deaths, map(not_, known))),
+        least={at: lower(size) for at, size in enumerate(sizes) if type(size) is not int},
     )
 
 

@@ -61,27 +61,27 @@ class Cycle:
 
     def __init__(self) -> None:
         self.itself = self
-        self.held = [[number] for number in range(20_000)]
+        self.held = [[number] for number in range(60_000)]
 
 
 def test_the_caller_s_cycles_are_collected_in_a_loop_of_analyses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # An analysis of mobilenet_v2_qdq keeps more than 1,000 records, which nobody looks through.
-    # 40 cycles of 20,000 records are 800,000, and more than a quarter of what the process holds
-    monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 5_000)
+    # 12 cycles of 60,000 records are 720,000, and more than a quarter of what the process holds
+    monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 2_000)
     monkeypatch.setattr("onnxroof.garbage._unseen", _Unseen())
     left: list[weakref.ref[Cycle]] = []
-    for _ in range(40):
+    for _ in range(12):
         left.append(weakref.ref(Cycle()))
         onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
-    assert sum(reference() is not None for reference in left) < 30
+    assert sum(reference() is not None for reference in left) < 10
 
 
 def test_a_loop_of_analyses_that_are_dropped_looks_through_the_process_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 5_000)
+    monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 2_000)
     monkeypatch.setattr("onnxroof.garbage._unseen", _Unseen())
     whole: list[int] = []
 
@@ -91,7 +91,7 @@ def test_a_loop_of_analyses_that_are_dropped_looks_through_the_process_once(
 
     gc.callbacks.append(note)
     try:
-        for _ in range(40):  # 40 × 1,000 records are many times 5,000
+        for _ in range(12):  # 12 × 1,000 records are several times 2,000
             onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
     finally:
         gc.callbacks.remove(note)

@@ -425,7 +425,9 @@ class Converter:
 
     def _constant_node(self, written: WrittenNode, frame: _Frame) -> Constant:
         node, _, outputs, kind, _ = written
-        name = frame.name(outputs[0]) if outputs else ""
+        name = outputs[0] if outputs else ""
+        if frame.rename is not None:
+            name = frame.name(name)
         known = kind.constant
         if known is not None and name:
             return known.again(name)

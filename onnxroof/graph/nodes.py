@@ -162,11 +162,10 @@ class NodeReader:
                 if length > 0x7F:
                     length, start = length + (data[start] << 7) - 0x80, start + 1
                 position = start + length
-                name = written[start:position]
+                text = written[start:position]
+                name = text if text.isascii() else self._decoded(text)
         except IndexError:  # ends early, or has nothing but names
             return self._in_any_order(begin, end)
-        if not name.isascii():
-            name = self._decoded(name)
         rest = data[position:]
         kind = self._kinds.get(rest) if len(rest) <= _LONGEST_SHARED_BYTES else None
         if kind is not None:

@@ -60,7 +60,8 @@ class _Unseen:
         if self._records < _MANY_RECORDS:
             return
         self._records = 0
-        if sys.getallocatedblocks() >= self._most_blocks:
+        # 0 where the interpreter was told to use another allocator: nothing is known then
+        if not 0 < sys.getallocatedblocks() < self._most_blocks:
             gc.collect()
             held = sys.getallocatedblocks()
             self._most_blocks = held + max(_MANY_RECORDS, held // 4)

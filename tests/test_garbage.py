@@ -22,7 +22,8 @@ MODELS = Path(__file__).parents[1] / "models"
 
 @pytest.fixture(autouse=True)
 def _collecting() -> Iterator[None]:
-    """Every test begins with collection on, and leaves it on."""
+    """Every test begins with collection on and nothing frozen, and leaves it on."""
+    gc.unfreeze()  # a command that a test before ran froze what there was
     gc.enable()
     yield
     gc.enable()

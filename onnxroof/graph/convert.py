@@ -425,9 +425,7 @@ class Converter:
 
     def _constant_node(self, written: WrittenNode, frame: _Frame) -> Constant:
         node, _, outputs, kind, _ = written
-        name = outputs[0] if outputs else ""
-        if frame.rename is not None:
-            name = frame.name(name)
+        name = frame.name(outputs[0]) if outputs else ""
         known = kind.constant
         if known is not None and name:
             return known.again(name)

@@ -142,8 +142,8 @@ class NodeReader:
             while tag < _NAME_TAG:
                 length = data[position + 1]
                 start = position + 2
-                if length > 0x7F:  # what takes more than two bytes ends behind the node
-                    length, start = length + (data[start] << 7) - 0x80, start + 1
+                if length > 0x7F:
+                    length, start = varint(data, position + 1, size)
                 position = start + length
                 text = written[start:position]
                 known = names.get(text)
@@ -160,7 +160,7 @@ class NodeReader:
                 length = data[position + 1]
                 start = position + 2
                 if length > 0x7F:
-                    length, start = length + (data[start] << 7) - 0x80, start + 1
+                    length, start = varint(data, position + 1, size)
                 position = start + length
                 text = written[start:position]
                 name = text if text.isascii() else self._decoded(text)
@@ -184,7 +184,7 @@ class NodeReader:
             while position < stop:
                 at, tag, length = position, rest[position], rest[position + 1]
                 start = position + 2
-                if length > 0x7F:
+                if length > 0x7F:  # what takes more than two bytes ends behind the node
                     length, start = length + (rest[start] << 7) - 0x80, start + 1
                 position = start + length
                 if tag == _METADATA_TAG:

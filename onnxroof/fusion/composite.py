@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxroof.fusion.drawing import Match, may_end, parse
+from onnxroof.fusion.drawing import Match, parse, possible_ends
 from onnxroof.fusion.groups import Group
 
 if TYPE_CHECKING:
@@ -46,10 +46,8 @@ class Composite:
                     self._find(grouping, drawing, entry)
 
     def _find(self, grouping: Grouping, drawing: Drawing, entry: str) -> None:
-        line = drawing.lines[entry]
-        for index in reversed(grouping.anchors(line.kinds)):
-            if may_end(grouping, line, index):
-                self._try(grouping, drawing, entry, index)
+        for index in reversed(possible_ends(grouping, drawing.lines[entry])):
+            self._try(grouping, drawing, entry, index)
 
     def _try(self, grouping: Grouping, drawing: Drawing, entry: str, index: int) -> None:
         forbidden: frozenset[int] = frozenset()

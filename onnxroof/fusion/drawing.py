@@ -42,15 +42,24 @@ class Call:
 class Line:
     """One name, what may make it, and the name it stands for where nothing fits.
 
-    `kinds` are all operators that may make it; `inner` those that must make its first argument,
-    where that is the same for all alternatives and cannot be another argument. `needs` has per
-    alternative each argument that a required line makes: its position and the line.
+    Attributes:
+        name: What later lines call its result.
+        calls: The alternatives.
+        otherwise: The name it stands for where none fits; "" where one must.
+        kinds: All operators of the alternatives.
+        makers: Operators one of which makes what the name stands for; empty where that may be an
+            input of the pattern.
+        inner: Operators one of which makes the first argument, where that is the same for all
+            alternatives and cannot be another argument.
+        needs: Per alternative each argument of which it is known what makes it: its position and
+            line.
     """
 
     name: str
     calls: tuple[Call, ...]
     otherwise: str
     kinds: frozenset[str]
+    makers: frozenset[str]
     inner: frozenset[str]
     needs: tuple[Needs, ...]
 
@@ -91,9 +100,10 @@ def parse(text: str) -> Drawing:
         name, calls, otherwise = found.groups()
         alternatives = tuple(map(_call, calls.split(" | ")))
         kinds = frozenset().union(*(call.operators for call in alternatives))
+        makers = _makers(kinds, lines.get(otherwise)) if otherwise else kinds
         needs = tuple([_needs(call, lines) for call in alternatives])
-        inner = _inner(alternatives, lines)
-        line = Line(name, alternatives, otherwise or "", kinds, inner, needs)
+        inner = frozenset() if otherwise else _inner(alternatives, lines)
+        line = Line(name, alternatives, otherwise or "", kinds, makers, inner, needs)
         for call in line.calls:
             for argument in call.arguments:
                 if not argument.startswith("#") and argument not in lines:
@@ -107,39 +117,60 @@ def parse(text: str) -> Drawing:
     return Drawing(lines, tuple(entries), tuple(needed), tuple(inputs))
 
 
+def _makers(kinds: frozenset[str], otherwise: Line | None) -> frozenset[str]:
+    """What makes an optional line or what it stands for; empty where that may be an input."""
+    if otherwise is None or not otherwise.makers:
+        return frozenset()
+    return kinds | otherwise.makers
+
+
 def _inner(calls: tuple[Call, ...], lines: Mapping[str, Line]) -> frozenset[str]:
     """What must make the only argument of a line; empty where that is not known."""
     arguments = {call.arguments for call in calls}
     if len(arguments) != 1 or len(calls[0].arguments) != 1:
         return frozenset()
     before = lines.get(calls[0].arguments[0])
-    return before.kinds if before is not None and not before.otherwise else frozenset()
+    return frozenset() if before is None else before.makers
 
 
 def _needs(call: Call, lines: Mapping[str, Line]) -> Needs:
-    """Position and line of each argument that a required line makes."""
+    """Position and line of each argument of which it is known what makes it."""
     before = [(at, lines[name]) for at, name in enumerate(call.arguments) if name in lines]
-    return tuple([(at, line) for at, line in before if not line.otherwise])
+    return tuple([(at, line) for at, line in before if line.makers])
 
 
-def may_end(grouping: Grouping, line: Line, index: int) -> bool:
-    """Whether what feeds the node or group could make the line; spares most attempts to match."""
-    graph, group = grouping.graph, grouping.groups.get(index)
-    names = (group and group.inputs) or graph.nodes[index].node.inputs
-    makers: set[str] = set()
-    for name in names:
-        maker = graph.producer.get(graph.source.get(name, name))
-        if maker is not None:
-            makers.add(grouping.kind(maker))
-    kind = grouping.kind(index)
+def possible_ends(grouping: Grouping, line: Line) -> list[int]:
+    """Nodes and groups that could be the line, in execution order; spares most attempts to match.
+
+    They are sought from what must feed them: of that there is less.
+    """
+    graph = grouping.graph
+    found: set[int] = set()
     for call, needs in zip(line.calls, line.needs, strict=True):
-        if kind in call.operators:
-            for _, before in needs:
-                if before.kinds.isdisjoint(makers):
-                    break
-            else:
-                return True
-    return False
+        if not needs:
+            found.update(grouping.anchors(call.operators))
+            continue
+        _, before = needs[0]
+        for maker in grouping.anchors(before.makers):
+            if not _may_be(grouping, before, maker):
+                continue
+            for name in graph.nodes[maker].node.outputs:
+                for reader in grouping.readers(name):
+                    if grouping.kind(reader) in call.operators:
+                        found.add(reader)
+    return sorted(found)
+
+
+def _may_be(grouping: Grouping, line: Line, maker: int) -> bool:
+    """Whether the node or group could make what the line stands for."""
+    if grouping.kind(maker) not in line.makers:
+        return False
+    if not line.inner or maker in grouping.groups:
+        return True
+    graph = grouping.graph
+    first = graph.nodes[maker].node.inputs[0]
+    before = graph.producer.get(graph.source.get(first, first))
+    return before is not None and grouping.kind(before) in line.inner
 
 
 def _call(text: str) -> Call:
@@ -227,10 +258,12 @@ class Match:
         wanted = call.arguments
         if len(given) < len(wanted):
             return False
+        grouping, producer = self.grouping, self.grouping.graph.producer
         swaps = kind in COMMUTATIVE and len(wanted) == 2 and len(given) == 2
         for order in (given, given[::-1]) if swaps else (given,):
             for at, before in needs:
-                if not self._may_be(before, order[at][1]):
+                maker = producer.get(order[at][1])
+                if maker is None or not _may_be(grouping, before, maker):
                     break
             else:
                 if self._in_order(wanted, order, index):
@@ -245,19 +278,6 @@ class Match:
                 self._undo(names, nodes)
                 return False
         return True
-
-    def _may_be(self, line: Line, tensor: str) -> bool:
-        """Whether what makes the tensor could stand in a required line: spares most attempts."""
-        grouping = self.grouping
-        graph = grouping.graph
-        maker = graph.producer.get(tensor)
-        if maker is None or grouping.kind(maker) not in line.kinds:
-            return False
-        if not line.inner or maker in grouping.groups:
-            return True
-        first = graph.nodes[maker].node.inputs[0]
-        before = graph.producer.get(graph.source.get(first, first))
-        return before is not None and grouping.kind(before) in line.inner
 
     def _given(self, index: int) -> list[tuple[int, str]]:
         """Arguments of the node (position, tensor), or those of a group's drawing (−1, tensor)."""

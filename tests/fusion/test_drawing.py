@@ -17,6 +17,15 @@ def test_a_drawing_knows_its_inputs_and_its_ends() -> None:
     assert drawing.needed == (frozenset({"Div"}),)
 
 
+def test_a_line_knows_what_makes_what_its_name_stands_for() -> None:
+    drawing = parse(
+        "p = Softmax(x)\n w = Where(c, #, p) else p\n v = Tile(u) else u\n y = MatMul(w, v)"
+    )
+    assert drawing.lines["w"].makers == {"Where", "Softmax"}
+    assert drawing.lines["v"].makers == frozenset()  # u may come from anywhere
+    assert drawing.lines["y"].needs == (((0, drawing.lines["w"]),),)
+
+
 @pytest.mark.parametrize("text", ["y Relu(x)", "y = Relu", "= Relu(x)"])
 def test_what_is_no_line_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a"):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnxroof.fusion import composite, drawing
 from onnxroof.fusion.explain import explain_fusion
 from onnxroof.fusion.plan import plan_for, plan_kernels
 from onnxroof.fusion.runtimes import EVERYTHING, RUNTIMES
@@ -18,12 +22,16 @@ from tests.fusion.test_invariants import (
     assert_work_is_kept,
 )
 
+if TYPE_CHECKING:
+    from onnxroof.cost import GraphCost
+
 HEAD = (
     "<float[4,4,1,1] w, float[4,4,3,3] u, float[4] s, float[4] b, float[4] m, float[4] v, "
     "float[4,1,1] k, float half = {0.5}, float[4] row, float[4,4] d, int64[1] zero = {0}, "
     "int64[1] two = {2}, int64[1] four = {4}, int64[1] ax = {1}, int64[4] same = {1,4,4,4}, "
     "int64[2] flat = {4,16}, float sc = {0.1}, uint8 zp = {0}, "
-    "int64[8] pads = {0,0,0,0,0,0,0,0}>"
+    "int64[8] pads = {0,0,0,0,0,0,0,0}, float one = {1}, float root = {1.41421}, "
+    "float slope = {1.702}, int64[1] last = {-1}>"
 )
 
 FORMS = (
@@ -58,6 +66,19 @@ FORMS = (
     "{o}q = QuantizeLinear({a}, sc, zp)  {o} = DequantizeLinear({o}q, sc, zp)",
     "{o} = Pad({a}, pads)",
     "{o} = Dropout({a})",
+    "{o}k = Mul({a}, slope)  {o}g = Sigmoid({o}k)  {o} = Mul({o}g, {a})",
+    "{o}h = Div({a}, root)  {o}f = Erf({o}h)  {o}s = Add(one, {o}f)  {o}z = Mul({a}, {o}s) "
+    " {o} = Mul({o}z, half)",
+    "{o}h = Div({a}, root)  {o}f = Erf({o}h)  {o}s = Add(one, {o}f)  {o}z = Mul({a}, half) "
+    " {o} = Mul({o}z, {o}s)",
+    "{o}m = ReduceMean<axes = [-1]>({a})  {o}d = Sub({a}, {o}m)  {o}q = Mul({o}d, {o}d) "
+    " {o}v = ReduceMean<axes = [-1]>({o}q)  {o}e = Add({o}v, sc)  {o}r = Sqrt({o}e) "
+    " {o}n = Div({o}d, {o}r)  {o} = Mul({o}n, row)",
+    "{o}s = MatMul({a}, {c})  {o}m = Mul({o}s, half)  {o}p = Softmax<axis = -1>({o}m) "
+    " {o} = MatMul({o}p, {c})",
+    "{o}s = MatMul({a}, {c})  {o}m = ReduceMax<axes = [-1]>({o}s)  {o}d = Sub({o}s, {o}m) "
+    " {o}e = Exp({o}d)  {o}u = ReduceSum({o}e, last)  {o}p = Div({o}e, {o}u) "
+    " {o} = MatMul({o}p, {c})",
 )
 
 
@@ -92,3 +113,22 @@ def test_invariants_hold_for_random_graphs(text: str) -> None:
         workspace = memory.fused_peak.workspace_bytes
         assert memory.fused_peak.nbytes - workspace <= memory.preallocated_bytes
         assert memory.table()
+
+
+def groups(cost: GraphCost) -> list[list[tuple[object, ...]]]:
+    """Per runtime the nodes of each kernel and the rule that put them together."""
+    plans = [plan_kernels(cost, runtime) for runtime in RUNTIMES]
+    return [[(kernel.nodes, kernel.rule) for kernel in plan.kernels] for plan in plans]
+
+
+@settings(deadline=None, max_examples=120)
+@given(graphs())
+def test_what_is_not_tried_would_not_have_matched(text: str) -> None:
+    cost = costed(text)
+    with pytest.MonkeyPatch.context() as everything:
+        everything.setattr(
+            composite, "possible_ends", lambda grouping, line: grouping.anchors(line.kinds)
+        )
+        everything.setattr(drawing, "_may_be", lambda *_: True)
+        expected = groups(cost)
+    assert groups(cost) == expected

@@ -59,8 +59,11 @@ class BoundedInt(int):
     def __mul__(self, other: int) -> int:
         if not isinstance(other, int):
             return NotImplemented
-        if other == 1 and is_exact(other):
-            return self
+        if is_exact(other):
+            if other == 1:
+                return self
+            one, two = self.low * other, int(self) * other
+            return interval(one, two) if other > 0 else interval(two, one)
         corners = [a * b for a in ends(self) for b in ends(other)]
         return interval(min(corners), max(corners))
 

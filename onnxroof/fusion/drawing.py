@@ -32,10 +32,11 @@ COMMUTATIVE = frozenset({"Add", "Mul", "Sum", "And", "Or", "Max", "Min"})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One alternative of a line: operators and arguments."""
+    """One alternative of a line: operators and arguments, and how many of these are constants."""
 
     operators: frozenset[str]
     arguments: tuple[str, ...]
+    constants: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def possible_ends(grouping: Grouping, line: Line) -> list[int]:
 
     They are sought from what must feed them: of that there is less.
     """
-    graph = grouping.graph
+    nodes = grouping.graph.nodes
     found: set[int] = set()
     for call, needs in zip(line.calls, line.needs, strict=True):
         if not needs:
@@ -154,9 +155,10 @@ def possible_ends(grouping: Grouping, line: Line) -> list[int]:
         for maker in grouping.anchors(before.makers):
             if not _may_be(grouping, before, maker):
                 continue
-            for name in graph.nodes[maker].node.outputs:
+            for name in nodes[maker].node.outputs:
                 for reader in grouping.readers(name):
-                    if grouping.kind(reader) in call.operators:
+                    has_constants = len(nodes[reader].call.constants) >= call.constants
+                    if has_constants and grouping.kind(reader) in call.operators:
                         found.add(reader)
     return sorted(found)
 
@@ -177,11 +179,10 @@ def _call(text: str) -> Call:
     found = _CALL.match(text.strip())
     if found is None:
         raise ValueError(f"not a call of a drawing: {text!r}")
-    operators, arguments = found.groups()
-    return Call(
-        frozenset(operators.split("/")),
-        tuple(filter(None, (argument.strip() for argument in arguments.split(",")))),
-    )
+    operators, written = found.groups()
+    arguments = tuple(filter(None, map(str.strip, written.split(","))))
+    constants = [argument for argument in arguments if argument.startswith("#")]
+    return Call(frozenset(operators.split("/")), arguments, len(constants))
 
 
 class Match:

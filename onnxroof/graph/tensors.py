@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
@@ -127,7 +128,11 @@ class TensorReader:
             if stop > start and (field == _RAW or (fills and _IS_RAW.get(field) is dtype)):
                 raw = self._source.data[begin + start : begin + stop]
             elif field or not stored_bytes:
-                value = _typed_data(Message(self._source, begin, end), dtype, shape)
+                written = self._source.data[begin + start : begin + stop]
+                try:
+                    value = _typed_elements(field, written, dtype, shape)
+                except WireError:  # says where in the file
+                    value = _typed_data(Message(self._source, begin, end), dtype, shape)
         return Constant(name, dtype, shape, stored_bytes, raw, value, place, None, origin)
 
     def _in_any_order(self, span: Span, name: str | None, origin: str) -> Constant:
@@ -208,6 +213,15 @@ class TensorReader:
             self._external[location] = None
         if read[0][0] == "location" and entries[1] < 0x80:
             self._checked.add(first)
+
+
+@lru_cache(maxsize=1024)
+def _typed_elements(
+    field: int, written: bytes, dtype: DType, shape: tuple[int, ...]
+) -> NDArray[np.generic] | None:
+    """The elements of a tiny tensor with this one data field; zero points are nearly all alike."""
+    data = encoded(field, written) if field else b""
+    return _typed_data(Message(Source(data), 0, len(data)), dtype, shape)
 
 
 def _typed_data(

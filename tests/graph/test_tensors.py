@@ -429,6 +429,31 @@ def test_small_typed_data_are_what_onnx_reads(
     assert constant.payload is None
 
 
+def test_equal_bytes_of_another_type_shape_or_field_are_another_value() -> None:
+    def tensor(name: str, dtype: int, dims: list[int], number: int, content: bytes) -> bytes:
+        sizes = b"".join(integer(DIMS, size) for size in dims)
+        return sizes + integer(TYPE, dtype) + field(NAME, name) + field(number, content)
+
+    four = bytes(range(4))
+    graph = loaded(
+        with_tensors(
+            tensor("a", TensorProto.INT32, [4], INT32S, four),
+            tensor("b", TensorProto.UINT8, [4], INT32S, four),
+            tensor("c", TensorProto.INT32, [2, 2], INT32S, four),
+            tensor("d", TensorProto.INT64, [4], INT64S, four),
+            tensor("e", TensorProto.INT32, [4], INT32S, four),
+        )
+    )
+    values = [constant.value for constant in graph.constants.values()]
+    assert [value.dtype.name for value in values if value is not None] == [
+        "int32", "uint8", "int32", "int64", "int32",
+    ]  # fmt: skip
+    assert [value.tolist() for value in values if value is not None] == [
+        [0, 1, 2, 3], [0, 1, 2, 3], [[0, 1], [2, 3]], [0, 1, 2, 3], [0, 1, 2, 3],
+    ]  # fmt: skip
+    assert len({constant.identity for constant in graph.constants.values()}) == 5
+
+
 def test_an_int32_may_be_written_in_the_five_bytes_of_its_32_bits() -> None:
     # The specification has ten for negative numbers, and readers drop what is above 32 bits.
     five = b"\xff\xff\xff\xff\x0f"
@@ -591,3 +616,12 @@ def test_a_broken_tensor_is_refused(broken: bytes) -> None:
     for data in (head + broken, broken + head, head + field(NAME, "w") + broken):
         with pytest.raises(ModelUnreadableError):
             load_model(with_tensors(data))
+
+
+@pytest.mark.parametrize("zeros", [0, 100])
+def test_it_is_said_where_in_the_file_a_broken_number_stands(zeros: int) -> None:
+    tensor = integer(DIMS, 2) + integer(TYPE, TensorProto.INT64) + field(INT64S, b"\1\x80")
+    data = with_tensors(field(NAME, "z" * zeros) + integer(TYPE, 1), tensor)
+    end = data.index(b"\1\x80") + 2
+    with pytest.raises(ModelUnreadableError, match=f"broken number at byte {end}"):
+        load_model(data)

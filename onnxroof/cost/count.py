@@ -67,22 +67,24 @@ class _Counter:
 
     def node(self, node: Node, call: OpCall, scope: GraphCost) -> NodeCost:
         """The cost of one node."""
-        weights = self._read_constants(node, call, scope) if call.constants else None
+        held = self._read_constants(node, call, scope) if call.constants else _NOTHING
         if self.dequantized or node.op_type == _DEQUANTIZE:
             self._see_through(node, call)
         if call.bodies and not call.folded:
-            return self._with_bodies(node, call, scope, weights or {})
+            return self._with_bodies(node, call, scope, {**held})
         cost = call.cost
         if cost is None:  # kept with the call for every node that shares it
             cost = call.cost = _call_cost(node, call)
         if cost.status is Status.FOLDED:
-            self._fold(node, call, scope)
+            if held:  # what it makes comes from the constants that pass through it
+                made = tuple(held.values())
+                scope.roots.update((name, made) for name in node.outputs if name)
             return NodeCost(node, call, cost)
         if self.dequantized:
             cost = self._with_stored_types(node, call, cost)
-        if not weights:
+        if not held:
             return NodeCost(node, call, cost)
-        return NodeCost(node, call, cost, *self._size(weights))
+        return NodeCost(node, call, cost, *self._size(held))
 
     def _see_through(self, node: Node, call: OpCall) -> None:
         """Follow quantized values through DequantizeLinear and what only moves them."""
@@ -113,28 +115,32 @@ class _Counter:
 
     def _read_constants(
         self, node: Node, call: OpCall, scope: GraphCost
-    ) -> dict[object, Constant] | None:
-        """Note what each constant input is for; the node's weights, by identity, if any."""
-        weights: dict[object, Constant] | None = None
+    ) -> Mapping[object, Constant]:
+        """Note what each constant input is for; those held by the node, by identity.
+
+        A node that runs holds its weights; one that is folded also what passes into its result.
+        """
+        held: dict[object, Constant] = {}
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
+        roles, unread, weight = call.roles, Role.UNUSED, Role.WEIGHT
         unpacked = call.operator.unpacked if call.operator else None
         for position in call.constants:
             name = inputs[position]
             constant = stored.get(name)
             for item in scope.roots.get(name, ()) if constant is None else (constant,):
-                if constant is None:
+                # for a stored tensor the same in all nodes of this call: kept with it
+                role = unread if constant is None else roles.get((position, item.origin), unread)
+                if role is unread:
                     role = role_at(call, position, item)
-                else:
-                    role = _role_of_stored(call, position, item)
-                if role is None:
-                    continue
-                use(item, role)
-                if role is Role.WEIGHT:
-                    weights = {} if weights is None else weights
-                    weights[item.identity] = item
-                    if unpacked is not None:
-                        self._unpack(unpacked, call, position, item)
-        return weights
+                    if constant is not None:
+                        roles[position, item.origin] = role
+                if role is not None:
+                    use(item, role)
+                if role is None or role is weight:
+                    held[item.identity] = item
+                if role is weight and unpacked is not None:
+                    self._unpack(unpacked, call, position, item)
+        return held
 
     def _unpack(
         self,
@@ -158,20 +164,6 @@ class _Counter:
             elements += self.stock.elements(constant)
             stored_bytes += constant.stored_bytes or 0
         return elements, stored_bytes
-
-    def _fold(self, node: Node, call: OpCall, scope: GraphCost) -> None:
-        """What a folded node makes comes from the constants that pass through it."""
-        passing: dict[object, Constant] = {}
-        for position, name in enumerate(node.inputs):
-            for constant in scope.origins(name):
-                if role_at(call, position, constant) in (None, Role.WEIGHT):
-                    passing[constant.identity] = constant
-        if not passing:
-            return
-        made = tuple(passing.values())
-        for name in node.outputs:
-            if name:
-                scope.roots[name] = made
 
     def _with_bodies(
         self,
@@ -215,6 +207,8 @@ class _Counter:
         return NodeCost(node, call, cost, *self._size(weights), bodies)
 
 
+_NOTHING: Mapping[object, Constant] = {}
+
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
 
 _DEQUANTIZE = "DequantizeLinear"
@@ -235,15 +229,6 @@ def _folded_cost(call: OpCall) -> CallCost:
         Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
         "its inputs are constants: computed once, before the first inference",
     )  # fmt: skip
-
-
-def _role_of_stored(call: OpCall, position: int, constant: Constant) -> Role | None:
-    """What a stored tensor is for that a call reads; kept with the call for all its nodes."""
-    key = (position, constant.origin)
-    role = call.roles.get(key, Role.UNUSED)  # reading never makes it that
-    if role is Role.UNUSED:
-        role = call.roles[key] = role_at(call, position, constant)
-    return role
 
 
 def _only_moves(call: OpCall) -> bool:

@@ -53,7 +53,8 @@ def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
         return True
     if math.prod(shape) != 1:
         return False
-    return constant.origin == "Constant" or operator.op_type not in _SCALED_BY_PARAMETERS
+    is_scaled = not operator.domain and operator.op_type in _SCALED_BY_PARAMETERS
+    return constant.origin == "Constant" or not is_scaled
 
 
 def is_weight_type(dtype: DType) -> bool:

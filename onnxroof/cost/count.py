@@ -68,7 +68,7 @@ class _Counter:
     def node(self, node: Node, call: OpCall, scope: GraphCost) -> NodeCost:
         """The cost of one node."""
         held = self._read_constants(node, call, scope) if call.constants else _NOTHING
-        if self.dequantized or node.op_type == _DEQUANTIZE:
+        if self.dequantized or node.kind == _DEQUANTIZE:
             self._see_through(node, call)
         if call.bodies and not call.folded:
             return self._with_bodies(node, call, scope, {**held})
@@ -89,7 +89,7 @@ class _Counter:
     def _see_through(self, node: Node, call: OpCall) -> None:
         """Follow quantized values through DequantizeLinear and what only moves them."""
         stored = self.dequantized.get(node.inputs[0]) if node.inputs else None
-        if node.op_type == _DEQUANTIZE and call.inputs:
+        if node.kind == _DEQUANTIZE and call.inputs:
             stored = call.inputs[0]
         elif stored is not None and not _only_moves(call):
             return
@@ -219,7 +219,7 @@ _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
 
 def _folded_cost(call: OpCall) -> CallCost:
     """Nothing at run time; a matrix product of constants still counts as the graph's work."""
-    if call.op_type not in _PRODUCTS or not call.folded:
+    if call.kind not in _PRODUCTS or not call.folded:
         return _FOLDED
     work, _, _ = _work(call)
     if work is None:
@@ -234,7 +234,7 @@ def _folded_cost(call: OpCall) -> CallCost:
 def _only_moves(call: OpCall) -> bool:
     """Whether the output holds the first input's values, in another shape or order."""
     operator = call.operator
-    return call.op_type == "Transpose" or (operator is not None and operator.view)
+    return call.kind == "Transpose" or (operator is not None and operator.view)
 
 
 def _only_known_values(call: OpCall) -> bool:

@@ -122,6 +122,11 @@ class NodeCost:
         return self.node.op_type
 
     @property
+    def kind(self) -> str:
+        """What rules know the operator by."""
+        return self.node.kind
+
+    @property
     def domain(self) -> str:
         """The operator's domain, "" for ai.onnx."""
         return self.node.domain

@@ -193,7 +193,7 @@ def _work(nodes: Sequence[NodeCost]) -> tuple[int | None, int | None, int | None
 def _folded_bias(graph: LiveGraph, group: Group) -> tuple[int, int]:
     """(FLOPs, bytes) of the bias that folding gives an anchor that had none."""
     head = graph.nodes[group.anchor]
-    shifts = any(graph.nodes[index].op_type not in ("Mul", "Div") for index in group.folded)
+    shifts = any(graph.nodes[index].kind not in ("Mul", "Div") for index in group.folded)
     if not shifts or head.call.has(2):
         return 0, 0
     result = head.call.outputs[0] if head.call.outputs else None

@@ -65,7 +65,7 @@ def share_equal_nodes(graph: LiveGraph) -> None:
 
 def _share_readers(graph: LiveGraph, tensor: str) -> None:
     readers, nodes = graph.readers[tensor], graph.nodes
-    types = {nodes[index].node.op_type for index in readers}
+    types = {nodes[index].node.kind for index in readers}
     if len(types) == len(readers):
         return
     alike = Counter([_kind(nodes[index]) for index in readers])
@@ -86,7 +86,7 @@ def _share_readers(graph: LiveGraph, tensor: str) -> None:
 
 def _kind(node: NodeCost) -> tuple[str, int]:
     """What equal nodes have in common, at a glance."""
-    return node.node.op_type, len(node.node.inputs)
+    return node.node.kind, len(node.node.inputs)
 
 
 def _identity(graph: LiveGraph, node: NodeCost) -> object:
@@ -163,7 +163,7 @@ def _scheme(graph: LiveGraph, index: int) -> tuple[object, ...]:
 
 def _is_integer(graph: LiveGraph, index: int, dequantized: dict[str, int]) -> bool:
     node = graph.nodes[index]
-    if node.op_type not in INTEGER_OPERATORS:
+    if node.kind not in INTEGER_OPERATORS:
         return False
     source = graph.source
     activations = [
@@ -179,9 +179,9 @@ def _is_integer(graph: LiveGraph, index: int, dequantized: dict[str, int]) -> bo
 def _is_requantized(graph: LiveGraph, tensor: str) -> bool:
     """Whether the tensor's only reader quantizes it, perhaps behind one activation."""
     reader = graph.only_reader(tensor)
-    if reader >= 0 and graph.nodes[reader].op_type in _ABSORBED:
+    if reader >= 0 and graph.nodes[reader].kind in _ABSORBED:
         reader = graph.only_reader(graph.nodes[reader].node.outputs[0])
-    return reader >= 0 and graph.nodes[reader].op_type == "QuantizeLinear"
+    return reader >= 0 and graph.nodes[reader].kind == "QuantizeLinear"
 
 
 def cancel_transposes(graph: LiveGraph) -> None:
@@ -210,7 +210,7 @@ def cancel_transposes(graph: LiveGraph) -> None:
 
 def _order(node: NodeCost) -> tuple[int, ...] | None:
     """The permutation of a Transpose."""
-    if node.node.op_type != "Transpose":
+    if node.node.kind != "Transpose":
         return None
     info = node.call.inputs[0] if node.call.inputs else None
     if info is None or info.shape is None:
@@ -271,7 +271,7 @@ def _readers_in_region(graph: LiveGraph, index: int) -> list[int] | None:
 def _is_blind(node: NodeCost, rank: int) -> bool:
     """Elementwise, so that the order of its axes does not matter; constants are permuted once."""
     operator = node.call.operator
-    if operator is None or not operator.pointwise or node.op_type == "BatchNormalization":
+    if operator is None or not operator.pointwise or node.kind == "BatchNormalization":
         return False
     if sum(map(bool, node.node.outputs)) > 1:
         return False
@@ -328,7 +328,7 @@ def take_strided_views(graph: LiveGraph) -> None:
 
 def _takes_strides(node: NodeCost) -> bool:
     operator = node.call.operator
-    return node.op_type in STRIDED_READERS or (operator is not None and operator.pointwise)
+    return node.kind in STRIDED_READERS or (operator is not None and operator.pointwise)
 
 
 def write_concats_in_place(graph: LiveGraph, grouped: Container[int]) -> None:

@@ -243,7 +243,7 @@ class Match:
         grouping = self.grouping
         group = grouping.groups.get(index)
         if group is None:
-            kind, members = grouping.graph.nodes[index].node.op_type, [index]
+            kind, members = grouping.graph.nodes[index].node.kind, [index]
         elif group.closed or group.last != index:
             return False
         else:

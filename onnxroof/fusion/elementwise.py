@@ -62,7 +62,7 @@ class Elementwise:
         operator = node.call.operator
         if operator is None:
             return False
-        return operator.pointwise or (self.reductions and node.node.op_type in REDUCTIONS)
+        return operator.pointwise or (self.reductions and node.node.kind in REDUCTIONS)
 
     def _grow(self, grouping: Grouping, index: int) -> None:
         graph = grouping.graph

@@ -99,7 +99,7 @@ class Grouping:
     def kind(self, index: int) -> str:
         """What the node's group is to a rule: its operator when it is alone."""
         group = self.groups.get(index)
-        return self.graph.nodes[index].node.op_type if group is None else group.kind
+        return self.graph.nodes[index].node.kind if group is None else group.kind
 
     def members(self, index: int) -> list[int]:
         """The nodes of the group the node is in."""

@@ -27,18 +27,18 @@ def view_reason(node: NodeCost, tensors: Mapping[str, TensorInfo], runtime: Runt
         runtime: Says which views it passes on.
     """
     operator = node.call.operator
-    op_type = node.node.op_type
-    if op_type == "Dropout":
+    kind = node.node.kind
+    if kind == "Dropout":
         idle = _is_inference_dropout(node.node, tensors)
         return "does nothing: output equals input" if idle else ""
     if operator is not None and operator.view:
         return "view: the same bytes under another shape"
-    check = _DOES_NOTHING.get(op_type)
+    check = _DOES_NOTHING.get(kind)
     if check is not None and check(node.call):
         return "does nothing: output equals input"
-    if op_type == "Transpose" and _keeps_order(node.call, unit=runtime.copies_unit_transposes):
+    if kind == "Transpose" and _keeps_order(node.call, unit=runtime.copies_unit_transposes):
         return "view: only axes of size 1 move"
-    if runtime.contiguous_views and op_type in _PARTS and _is_one_piece(node.call):
+    if runtime.contiguous_views and kind in _PARTS and _is_one_piece(node.call):
         return "view: a contiguous part of its input"
     return ""
 
@@ -120,7 +120,7 @@ _SOMETIMES = frozenset({"Dropout", "Transpose", *_DOES_NOTHING, *_PARTS})
 def may_be_view(node: NodeCost) -> bool:
     """Whether `view_reason` is worth asking: the operator can be a view, and the node is sound."""
     operator = node.call.operator
-    possible = node.node.op_type in _SOMETIMES or (operator is not None and operator.view)
+    possible = node.node.kind in _SOMETIMES or (operator is not None and operator.view)
     return possible and not node.call.problem
 
 
@@ -129,7 +129,7 @@ def _is_one_piece(call: OpCall) -> bool:
     if not call.inputs or call.inputs[0] is None or call.inputs[0].shape is None:
         return False
     shape = call.inputs[0].shape
-    if call.op_type == "Slice" and not _forward_steps(call):
+    if call.kind == "Slice" and not _forward_steps(call):
         return False
     return all(
         info.shape is not None and info.exact and _is_run(shape, info.shape)

@@ -76,12 +76,12 @@ class LiveGraph:
         folded = Status.FOLDED
         for index, node in enumerate(cost.nodes):
             if node.status is folded:
-                if self.dequantized or node.node.op_type == "DequantizeLinear":
+                if self.dequantized or node.node.kind == "DequantizeLinear":
                     self._note_dequantized(node)
                 self.removed[index] = _reason(node, needed=needed[index])
             elif not needed[index]:
                 self.removed[index] = _reason(node, needed=needed[index])
-            elif node.node.op_type in METADATA:
+            elif node.node.kind in METADATA:
                 self.removed[index] = "answered from metadata"
             else:
                 self._place(index, node)
@@ -96,9 +96,9 @@ class LiveGraph:
             return
         source, onnx_node, readers = self.source, node.node, self.readers
         self.live.append(index)
-        alike = self.of_kind.get(onnx_node.op_type)
+        alike = self.of_kind.get(onnx_node.kind)
         if alike is None:
-            self.of_kind[onnx_node.op_type] = [index]
+            self.of_kind[onnx_node.kind] = [index]
         else:
             alike.append(index)
         read = [*map(onnx_node.inputs.__getitem__, node.call.activations)]
@@ -201,7 +201,7 @@ class LiveGraph:
     def _note_dequantized(self, cost_node: NodeCost) -> None:
         """What a kernel reads in place of a folded DequantizeLinear's result: what is stored."""
         node = cost_node.node
-        if node.op_type == "DequantizeLinear":
+        if node.kind == "DequantizeLinear":
             self.dequantizers[node.outputs[0]] = node.index
             self.dequantized[node.outputs[0]] = tuple(
                 (name, info.nbytes)
@@ -210,7 +210,7 @@ class LiveGraph:
             )
         elif node.inputs and node.inputs[0] in self.dequantized:
             operator = cost_node.call.operator
-            if node.op_type == "Transpose" or (operator is not None and operator.view):
+            if node.kind == "Transpose" or (operator is not None and operator.view):
                 self.dequantized[node.outputs[0]] = self.dequantized[node.inputs[0]]
 
 

@@ -256,6 +256,13 @@ AttributeValue = (
 )  # fmt: skip
 
 
+_KNOWN_DOMAINS = frozenset(
+    {"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft",
+     "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+)  # fmt: skip
+"""Domains in which a type of operator is what the other ones mean by it."""
+
+
 class Node:
     """One operator call. Never changed once made.
 
@@ -265,6 +272,8 @@ class Node:
         name: As in the file; "" when it has none.
         domain: "" for ai.onnx.
         op_type: The operator.
+        kind: What rules know the operator by: its type, with the domain in front where that is
+            none of ONNX's and ONNX Runtime's own, which may call anything a Relu.
         opset: The opset version of the domain that holds here.
         inputs: Tensor names; an absent optional input is "".
         outputs: Tensor names; an output nobody wants is "".
@@ -273,7 +282,7 @@ class Node:
     """
 
     __slots__ = (
-        "_scope", "attributes", "domain", "index", "inputs", "name", "op_type", "opset",
+        "_scope", "attributes", "domain", "index", "inputs", "kind", "name", "op_type", "opset",
         "outputs", "subgraphs",
     )  # fmt: skip
 
@@ -293,6 +302,7 @@ class Node:
         self.name = name
         self.domain = domain
         self.op_type = op_type
+        self.kind = op_type if domain in _KNOWN_DOMAINS else f"{domain}.{op_type}"
         self.opset = opset
         self.inputs = inputs
         self.outputs = outputs

@@ -170,11 +170,11 @@ def describe(kernel: Kernel, plan: KernelPlan, dtype: str) -> Work | None:
     moved = (int(inputs), int(weights), int(outputs))
     if macs:
         products = tuple([_product(node) for index in kernel.nodes if (node := nodes[index]).macs])
-        return Work(WorkClass.PRODUCT, dtype, products, side, special, *moved, 0, 1, anchor.op_type)
-    kind = _class_of(kernel, [nodes[index].op_type for index in kernel.nodes])
+        return Work(WorkClass.PRODUCT, dtype, products, side, special, *moved, 0, 1, anchor.kind)
+    kind = _class_of(kernel, [nodes[index].kind for index in kernel.nodes])
     return Work(
         kind, dtype, (), side, special, *moved, _elements(anchor), _window(anchor, kind),
-        anchor.op_type,
+        anchor.kind,
     )  # fmt: skip
 
 
@@ -209,16 +209,16 @@ def _product(node: NodeCost) -> Product:
     shape = _sizes(call.outputs[0]) if call.outputs else ()
     if not shape or not math.prod(shape):
         return Product(1, macs, 1, 1)
-    if node.op_type in _CONV_WEIGHTS:
-        return _convolution(call, node.op_type, shape, macs)
-    if node.op_type in _RECURRENT:
+    if node.kind in _CONV_WEIGHTS:
+        return _convolution(call, node.kind, shape, macs)
+    if node.kind in _RECURRENT:
         steps = _steps(call)
-        n = shape[-1] * {"LSTM": 4, "GRU": 3}.get(node.op_type, 1)
+        n = shape[-1] * {"LSTM": 4, "GRU": 3}.get(node.kind, 1)
         m = shape[-2]
         return Product(1, m, n, max(macs // (steps * m * n), 1), steps)
     elements = math.prod(shape)
     k = max(macs // elements, 1)
-    if node.op_type in _MATMULS and len(shape) > 2 and _is_batched(call):
+    if node.kind in _MATMULS and len(shape) > 2 and _is_batched(call):
         return Product(math.prod(shape[:-2]), shape[-2], shape[-1], k)
     return Product(1, elements // shape[-1], shape[-1], k)
 

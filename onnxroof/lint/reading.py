@@ -186,7 +186,7 @@ def integers(node: NodeCost, attribute: str) -> tuple[int, ...]:
 
 def kernel_shape(node: NodeCost) -> tuple[int, ...]:
     """Spatial sizes of a convolution's window, from the weights."""
-    position = 3 if node.op_type == "QLinearConv" else 1
+    position = 3 if node.kind == "QLinearConv" else 1
     shape = input_shape(node, position)
     return () if shape is None else tuple(shape[2:])
 
@@ -197,11 +197,11 @@ def output_channel_axis(node: NodeCost, position: int, constant: Constant) -> in
     Also None when the node reads the constant through another one, such as a Transpose.
     """
     rank = len(constant.shape)
-    if position != 1 or node.op_type not in LINEAR or node.node.inputs[1] != constant.name:
+    if position != 1 or node.kind not in LINEAR or node.node.inputs[1] != constant.name:
         return None
-    if node.op_type in ("Conv", "FusedConv"):
+    if node.kind in ("Conv", "FusedConv"):
         return 0 if rank > 2 else None
-    if node.op_type == "ConvTranspose":
+    if node.kind == "ConvTranspose":
         return 1 if rank > 2 and integer(node, "group", 1) == 1 else None
     if rank != 2:
         return None

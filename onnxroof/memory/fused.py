@@ -92,7 +92,7 @@ def workspace_bytes(plan: KernelPlan, kernel: Kernel) -> int:
     anchor = plan.cost.nodes[kernel.anchor]
     if anchor.bodies:
         return body_bytes(anchor)
-    if not RUNTIMES[plan.runtime].im2col or anchor.op_type not in ("Conv", "FusedConv"):
+    if not RUNTIMES[plan.runtime].im2col or anchor.kind not in ("Conv", "FusedConv"):
         return 0
     return im2col_bytes(anchor)
 

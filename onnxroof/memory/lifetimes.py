@@ -165,7 +165,7 @@ def body_bytes(node: NodeCost) -> int:
 
 def _states(node: NodeCost) -> int:
     """How many outputs of the body are carried on, the condition of a Loop included."""
-    if node.op_type == "Loop":
+    if node.kind == "Loop":
         return 1 + max(len(node.node.inputs) - 2, 0)
     scans = node.call.attributes.get("num_scan_inputs", 0)
     return max(len(node.node.inputs) - scans, 0) if isinstance(scans, int) else 0

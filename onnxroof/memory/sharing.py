@@ -60,7 +60,7 @@ def cache_appends(cost: GraphCost) -> Iterator[Pair]:
     given = {item.name for item in graph.inputs}
     results = set(graph.outputs)
     for node in cost.nodes:
-        if node.op_type == "Concat" and node.node.outputs[0] in results and _appends(node):
+        if node.kind == "Concat" and node.node.outputs[0] in results and _appends(node):
             past = node.node.inputs[0]
             if past in given:
                 yield past, node.node.outputs[0]

@@ -242,6 +242,11 @@ class OpCall:
         return self.node.op_type
 
     @property
+    def kind(self) -> str:
+        """What rules know the operator by."""
+        return self.node.kind
+
+    @property
     def opset(self) -> int:
         """The opset version of the operator's domain in this file."""
         return self.node.opset

@@ -145,7 +145,7 @@ class CostFunction:
 
     def _drafted(self, model: Model) -> Draft | None:
         """The model as a draft; None when it must be looked at as a whole."""
-        if any(node.op_type in BARS for node in model.graph.nodes):
+        if any(node.kind in BARS for node in model.graph.nodes):
             return None
         bindings = Bindings.of(self.dims, self.input_shapes)
         shaped, findings = infer_shapes(model.graph, bindings, self._memo)

@@ -235,7 +235,7 @@ class Pricer:
     ) -> Price:
         """The price of a piece from its parts; those that a kernel may reach across become one."""
         joined: set[int] = set()
-        pooled = {line.first_outputs[at] for at in piece.nodes if line.calls[at].op_type in POOLS}
+        pooled = {line.first_outputs[at] for at in piece.nodes if line.calls[at].kind in POOLS}
         while True:
             readers: dict[int, int] = {}
             operators: dict[int, frozenset[str]] = {}
@@ -306,12 +306,12 @@ class Pricer:
     def _may_separate(self, line: Line, start: int, entry: int) -> bool:
         """A quick look before a piece is planned: who reads its input."""
         readers = {
-            line.calls[at].op_type
+            line.calls[at].kind
             for at in range(start, line.last_uses[entry] + 1)
             if entry in line.reads[at]
         }
         if readers <= STARTERS:
-            return line.calls[start - 1].op_type not in JOINED
+            return line.calls[start - 1].kind not in JOINED
         if self._stores or not REACHING.isdisjoint(readers):
             return False
         count = sum([entry in reads for reads in line.reads[start : line.last_uses[entry] + 1]])
@@ -358,7 +358,7 @@ def _readers(plan: KernelPlan, kernels: Sequence[Kernel], entry: str) -> tuple[i
     for kernel in kernels:
         reading = [at for at in kernel.nodes if not names.isdisjoint(nodes[at].node.inputs)]
         count += bool(reading)
-        operators.update([nodes[at].op_type for at in reading])
+        operators.update([nodes[at].kind for at in reading])
     return count, frozenset(operators)
 
 
@@ -372,7 +372,7 @@ def parts(line: Line, piece: Piece, joined: Container[int]) -> list[Piece]:
     """
     reads, firsts = line.reads, line.first_outputs
     calls = [line.calls[at] for at in piece.nodes]
-    operators = {at: call.node.op_type for at, call in zip(piece.nodes, calls, strict=True)}
+    operators = {at: call.node.kind for at, call in zip(piece.nodes, calls, strict=True)}
     if not DIVISIBLE.issuperset(operators.values()) or any(map(_is_indivisible, calls)):
         return [piece]
     readers: dict[int, list[int]] = {firsts[at]: [] for at in piece.nodes}
@@ -407,7 +407,7 @@ def _is_indivisible(call: OpCall) -> bool:
     """Whether it has several outputs, or shows its input as it is: readers of both may be equal."""
     if call.output_count > 1:
         return True
-    source = call.inputs[0] if call.node.op_type == "Flatten" else None
+    source = call.inputs[0] if call.node.kind == "Flatten" else None
     return source is not None and source.shape == call.outputs[0].shape
 
 
@@ -415,9 +415,9 @@ def _is_between_kernels(operators: Mapping[int, str], at: int, readers: Sequence
     """Whether all that read what a node makes begin kernels of their own."""
     if not readers:
         return False
-    op_type, reading = operators[at], {operators[reader] for reader in readers}
-    return (op_type in POOLS and reading <= NO_FOLLOWERS) or (
-        op_type not in JOINED and reading <= STARTERS
+    kind, reading = operators[at], {operators[reader] for reader in readers}
+    return (kind in POOLS and reading <= NO_FOLLOWERS) or (
+        kind not in JOINED and reading <= STARTERS
     )
 
 
@@ -498,14 +498,14 @@ def cuts(line: Line) -> list[tuple[int, int]]:
             closed[end] += number
         alive -= closing[at]
         numbers -= closed[at]
-        if alive == 1 and numbers >= first and calls[at].op_type in ENDS:
+        if alive == 1 and numbers >= first and calls[at].kind in ENDS:
             pieces.append((at + 1, numbers))
     return pieces
 
 
 def stands_alone(call: OpCall) -> bool:
     """Whether a node computes at run time, without bodies, and is followed by no runtime."""
-    if call.op_type in BARS or call.folded or call.bodies or call.needs_attention:
+    if call.kind in BARS or call.folded or call.bodies or call.needs_attention:
         return False
     return not any(info.constant for info in call.outputs)
 

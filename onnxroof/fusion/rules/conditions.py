@@ -42,7 +42,7 @@ def channel_constant(edge: Edge) -> str | None:
     channels = rank - 1 if permuted else 1
     if len(dims) != rank or any(n != 1 for axis, n in enumerate(dims) if axis != channels):
         return NO_CANDIDATE
-    if edge.candidate.op_type in ("Sub", "Div") and not _is_first(edge):
+    if edge.candidate.kind in ("Sub", "Div") and not _is_first(edge):
         return NO_CANDIDATE
     return constant_weights(edge)
 
@@ -106,7 +106,7 @@ def sum_of_tokens(edge: Edge) -> str | None:
 def constant_bounds(edge: Edge) -> str | None:
     """Bounds of a Clip, slope of a PRelu, are constants; anything else passes."""
     infos = edge.candidate.call.inputs[1:]
-    if edge.candidate.op_type in ("Clip", "PRelu") and any(
+    if edge.candidate.kind in ("Clip", "PRelu") and any(
         info is not None and not info.constant for info in infos
     ):
         return f"the bounds of {edge.candidate.op_type} are computed at run time"
@@ -116,7 +116,7 @@ def constant_bounds(edge: Edge) -> str | None:
 def lite_activation(edge: Edge) -> str | None:
     """What TensorFlow Lite fuses: ReLU, tanh, and a Clip to [0, ∞), [0, 6] or [−1, 1]."""
     answer = constant_bounds(edge)
-    if edge.candidate.op_type != "Clip" or answer is not FITS:
+    if edge.candidate.kind != "Clip" or answer is not FITS:
         return answer
     low, high = _bound(edge, "min", 1), _bound(edge, "max", 2)
     fits = (low == 0 and high in (6, None)) or (low == -1 and high == 1)

@@ -88,7 +88,7 @@ _BATCHNORM_BEFORE = Step(
 
 def affine(edge: Edge) -> str | None:
     """Whatever folds into weights and bias: batch normalization, scale or shift per channel."""
-    if edge.candidate.op_type == "BatchNormalization":
+    if edge.candidate.kind == "BatchNormalization":
         return frozen_batchnorm(edge)
     return channel_constant(edge)
 

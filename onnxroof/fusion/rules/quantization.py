@@ -40,7 +40,7 @@ class IntegerKernels:
                 reader = graph.only_reader(name) if name else -1
                 while reader >= 0:
                     members.append(reader)
-                    done = graph.nodes[reader].op_type == "QuantizeLinear"
+                    done = graph.nodes[reader].kind == "QuantizeLinear"
                     tensor = graph.nodes[reader].node.outputs[0]
                     reader = -1 if done else graph.only_reader(tensor)
             group = Group(members, "integer", self.name, max(members))

@@ -39,7 +39,7 @@ class Siblings:
                 axis, start, size = part
                 name = node.node.inputs[0]
                 tensor = graph.source.get(name, name)
-                families[tensor, node.op_type, axis].append((start, size, index))
+                families[tensor, node.kind, axis].append((start, size, index))
         for (_, _, axis), parts in families.items():
             if len(parts) > 1 and _covers(graph, axis, sorted(parts)):
                 nodes = sorted(index for _, _, index in parts)
@@ -56,7 +56,7 @@ def _part(graph: LiveGraph, node: NodeCost) -> tuple[int, int, int] | None:
         return None
     if source.shape is None or result.shape is None or not result.exact:
         return None
-    if node.op_type == "Gather":
+    if node.kind == "Gather":
         axis, index = node.call.attributes.get("axis", 0), graph.value(node.node.inputs[1])
         if index is None or index.ndim or not isinstance(axis, int):
             return None

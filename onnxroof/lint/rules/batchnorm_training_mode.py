@@ -49,7 +49,7 @@ class BatchnormTrainingMode(Rule):
 
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         for node in every_node(analysis):
-            if node.op_type == "BatchNormalization" and not node.domain and _is_training(node):
+            if node.kind == "BatchNormalization" and not node.domain and _is_training(node):
                 yield self.found(
                     f"{node.name} computes its own statistics: exported in training mode",
                     nodes=[node.name],

@@ -63,7 +63,7 @@ class CopyingKernel(Rule):
         latency = analysis.rooflines[0].bound_seconds
         for kernel, time in timed(analysis):
             node = analysis.nodes[kernel.anchor]
-            if node.op_type not in _COPYING or len(kernel.nodes) > 1:
+            if node.kind not in _COPYING or len(kernel.nodes) > 1:
                 continue
             if time.seconds < _SMALLEST_SHARE * latency or not kernel.traffic_bytes:
                 continue

@@ -44,7 +44,7 @@ class DeadOutput(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         read = {*readers(analysis.cost), *analysis.model.graph.outputs}
         for node in analysis.nodes:
-            first = _OPTIONAL.get(node.op_type)
+            first = _OPTIONAL.get(node.kind)
             outputs = [name for name in node.node.outputs if name]
             if first is None or node.domain or not runs(node) or read.isdisjoint(outputs):
                 continue

@@ -79,7 +79,7 @@ class ExpensiveActivation(Rule):
         makers = producers(analysis.cost)
         for kernel, time in timed(analysis):
             nodes = [analysis.nodes[index] for index in kernel.nodes]
-            costly = [node for node in nodes if node.op_type in _EXPENSIVE]
+            costly = [node for node in nodes if node.kind in _EXPENSIVE]
             if not costly or any(name in exits for node in nodes for name in node.node.outputs):
                 continue
             vanishes = not kernel.macs and _could_join_producer(analysis, kernel, makers)
@@ -124,6 +124,6 @@ def _could_join_producer(
             pending += [name for name in maker.node.inputs if name and name not in seen]
             seen.update(maker.node.inputs)
         elif before.macs:
-            kind = _RULES_OF.get(analysis.nodes[before.anchor].op_type, ("no rule",))
+            kind = _RULES_OF.get(analysis.nodes[before.anchor].kind, ("no rule",))
             return any(rule.startswith(kind) and "activation" in rule for rule in rules)
     return False

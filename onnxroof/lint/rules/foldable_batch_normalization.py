@@ -51,9 +51,9 @@ class FoldableBatchNormalization(Rule):
         folded = [
             node
             for node in analysis.nodes
-            if node.op_type == "BatchNormalization"
+            if node.kind == "BatchNormalization"
             and (kernel := kernels.get(node.node.index)) is not None
-            and analysis.nodes[kernel.anchor].op_type in CONVOLUTIONS | PRODUCTS
+            and analysis.nodes[kernel.anchor].kind in CONVOLUTIONS | PRODUCTS
         ]
         if folded:
             names = [node.name for node in folded]

@@ -60,7 +60,7 @@ class MemoryBoundGroupedConvolution(Rule):
             node = analysis.nodes[kernel.anchor]
             group = integer(node, "group", 1)
             compute, memory = time.compute_seconds, time.memory_seconds
-            if node.op_type not in CONVOLUTIONS or group < 2 or compute is None or memory is None:
+            if node.kind not in CONVOLUTIONS or group < 2 or compute is None or memory is None:
                 continue
             if compute < _SHARE * memory:
                 yield self._finding(analysis, (kernel, time), node, group)

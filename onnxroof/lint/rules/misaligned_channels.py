@@ -148,14 +148,14 @@ def _step(analysis: Analysis, kernel: Kernel) -> _Step | None:
 
 def _channels(node: NodeCost) -> tuple[int, int] | None:
     """(input, output) channels of a group; None for depthwise and for what has none."""
-    shape = input_shape(node, 3 if node.op_type == "QLinearConv" else 1)
+    shape = input_shape(node, 3 if node.kind == "QLinearConv" else 1)
     if shape is None or math.prod(shape) == 0:
         return None
-    if node.op_type in ("Conv", "FusedConv", "QLinearConv", "ConvInteger"):
+    if node.kind in ("Conv", "FusedConv", "QLinearConv", "ConvInteger"):
         group = max(integer(node, "group", 1), 1)
         outputs = shape[0] // group
         return (shape[1], outputs) if outputs > 1 or group == 1 else None
-    if node.op_type not in LINEAR or len(shape) != 2:
+    if node.kind not in LINEAR or len(shape) != 2:
         return None
     inputs, outputs = shape if not integer(node, "transB", 0) else (shape[1], shape[0])
     return inputs, outputs

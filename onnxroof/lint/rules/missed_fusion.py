@@ -79,7 +79,7 @@ class MissedFusion(Rule):
 
 def _has_its_own_rule(analysis: Analysis, miss: FusionMiss) -> bool:
     """BatchNormalization, and x · sigmoid(x), whose sigmoid shares the tensor by its nature."""
-    types = [analysis.nodes[index].op_type for index in miss.nodes]
+    types = [analysis.nodes[index].kind for index in miss.nodes]
     return "BatchNormalization" in types or types[-1] in ("Sigmoid", "Tanh", "Erf")
 
 

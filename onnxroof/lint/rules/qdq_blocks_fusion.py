@@ -60,14 +60,14 @@ class QdqBlocksFusion(Rule):
         exits = set(analysis.model.graph.outputs)
         for node in analysis.nodes:
             kernel = kernels.get(node.node.index)
-            if kernel is None or node.op_type not in _CONVERSIONS or not runs(node):
+            if kernel is None or node.kind not in _CONVERSIONS or not runs(node):
                 continue
-            lone = all(analysis.nodes[i].op_type == node.op_type for i in kernel.nodes)
+            lone = all(analysis.nodes[i].kind == node.kind for i in kernel.nodes)
             output = node.node.outputs[0]
-            if node.op_type == "DequantizeLinear" and lone and output not in exits:
+            if node.kind == "DequantizeLinear" and lone and output not in exits:
                 consumers = read_by.get(output, [])
                 why = f"{_described(consumers)} computes in floating point"
-            elif node.op_type == "QuantizeLinear" and lone and node.node.inputs[0] in made_by:
+            elif node.kind == "QuantizeLinear" and lone and node.node.inputs[0] in made_by:
                 maker = made_by[node.node.inputs[0]]
                 why = f"{_described([maker])} makes it in floating point"
             else:

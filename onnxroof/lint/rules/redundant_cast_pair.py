@@ -64,7 +64,7 @@ class RedundantCastPair(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         makers = producers(analysis.cost)
         for node in analysis.nodes:
-            if node.op_type != "Cast" or not runs(node) or not node.call.outputs:
+            if node.kind != "Cast" or not runs(node) or not node.call.outputs:
                 continue
             source, target = node.call.inputs[0], node.call.outputs[0]
             if source is None or source.constant or source.dtype is None:
@@ -78,7 +78,7 @@ class RedundantCastPair(Rule):
                     )  # fmt: skip
                 continue
             first = makers.get(node.node.inputs[0])
-            if first is None or first.op_type != "Cast" or not runs(first):
+            if first is None or first.kind != "Cast" or not runs(first):
                 continue
             origin = first.call.inputs[0]
             if (

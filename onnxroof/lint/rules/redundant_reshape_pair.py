@@ -73,7 +73,7 @@ class RedundantReshapePair(Rule):
 
 
 def _is_live_reshape(node: NodeCost) -> bool:
-    if node.op_type not in _RESHAPES or not runs(node) or not node.node.inputs:
+    if node.kind not in _RESHAPES or not runs(node) or not node.node.inputs:
         return False
     info = node.call.inputs[0]
     return info is not None and not info.constant

@@ -50,10 +50,10 @@ class RedundantTransposePair(Rule):
     def check(self, analysis: Analysis) -> Iterator[Finding]:
         makers = producers(analysis.cost)
         for node in analysis.nodes:
-            if node.op_type != "Transpose" or not runs(node):
+            if node.kind != "Transpose" or not runs(node):
                 continue
             first = makers.get(node.node.inputs[0])
-            if first is None or first.op_type != "Transpose" or not runs(first):
+            if first is None or first.kind != "Transpose" or not runs(first):
                 continue
             inner, outer = _order(first), _order(node)
             if inner is None or outer is None or len(inner) != len(outer):

@@ -101,6 +101,6 @@ class RuntimeFallback(Rule):
 
 def _falls_back(node: NodeCost, runtime: str) -> bool:
     if not node.domain:
-        return node.op_type in _WITHOUT_KERNEL.get(runtime, ())
+        return node.kind in _WITHOUT_KERNEL.get(runtime, ())
     home = _NEEDS_RUNTIME.get(node.domain)
     return home is not None and runtime != home and runtime in _KNOWN

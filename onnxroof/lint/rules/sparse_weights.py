@@ -64,7 +64,7 @@ class SparseWeights(WeightRule):
             is_dense = constant.nonzeros is None and constant.dtype.is_float
             if not is_dense or share < _SHARE or seen.elements < _SMALLEST_ELEMENTS:
                 continue
-            if not any(node.op_type in LINEAR and position == 1 for node, position in read_by):
+            if not any(node.kind in LINEAR and position == 1 for node, position in read_by):
                 continue
             yield self.found(
                 f"{units.percent(share)} of {seen.elements:,} values are zero",

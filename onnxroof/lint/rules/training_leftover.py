@@ -65,9 +65,9 @@ def _leftover(node: NodeCost) -> str:
         return f"{node.op_type} of {node.domain}"
     if node.domain:
         return ""
-    if node.op_type in _LOSSES:
+    if node.kind in _LOSSES:
         return f"the loss {node.op_type}"
-    if node.op_type == "Dropout" and _drops(node):
+    if node.kind == "Dropout" and _drops(node):
         return "Dropout in training mode"
     return ""
 

@@ -75,7 +75,7 @@ class UncommonConvolutionKernel(Rule):
         chosen = analysis.rooflines[0]
         for kernel, time in timed(analysis):
             node = analysis.nodes[kernel.anchor]
-            if node.op_type not in CONVOLUTIONS or node.node.inputs[0] not in behind:
+            if node.kind not in CONVOLUTIONS or node.node.inputs[0] not in behind:
                 continue
             what = _oddity(node)
             if what and time.seconds >= _SMALLEST_SHARE * chosen.bound_seconds:

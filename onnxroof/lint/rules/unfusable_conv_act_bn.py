@@ -53,13 +53,13 @@ class UnfusableConvActBn(Rule):
         makers = producers(analysis.cost)
         kernels = kernel_by_node(analysis)
         for node in analysis.nodes:
-            if node.op_type != "BatchNormalization" or not runs(node):
+            if node.kind != "BatchNormalization" or not runs(node):
                 continue
             activation = makers.get(node.node.inputs[0])
-            if activation is None or activation.op_type not in ACTIVATIONS:
+            if activation is None or activation.kind not in ACTIVATIONS:
                 continue
             convolution = makers.get(activation.node.inputs[0])
-            if convolution is None or convolution.op_type not in ("Conv", "ConvTranspose"):
+            if convolution is None or convolution.kind not in ("Conv", "ConvTranspose"):
                 continue
             kernel = kernels.get(node.node.index)
             if kernel is None or kernel.macs:

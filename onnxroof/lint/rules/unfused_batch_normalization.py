@@ -55,12 +55,12 @@ class UnfusedBatchNormalization(Rule):
         reasons = _reasons(analysis)
         for node in analysis.nodes:
             index = node.node.index
-            if node.op_type != "BatchNormalization" or not runs(node) or index not in kernels:
+            if node.kind != "BatchNormalization" or not runs(node) or index not in kernels:
                 continue
             maker = makers.get(node.node.inputs[0])
             reason = reasons.get(index, "")
-            if maker is None or maker.op_type not in _FOLDING or not runs(maker):
-                if not reason or (maker is not None and maker.op_type in ACTIVATIONS):
+            if maker is None or maker.kind not in _FOLDING or not runs(maker):
+                if not reason or (maker is not None and maker.kind in ACTIVATIONS):
                     continue
             elif maker.node.index in kernels[index].nodes:
                 continue
@@ -87,6 +87,6 @@ def _reasons(analysis: Analysis) -> Mapping[int, str]:
     found: dict[int, str] = {}
     for miss in analysis.kernels.misses:
         for index in miss.nodes:
-            if analysis.nodes[index].op_type == "BatchNormalization":
+            if analysis.nodes[index].kind == "BatchNormalization":
                 found.setdefault(index, miss.reason)
     return found

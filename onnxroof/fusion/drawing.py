@@ -153,7 +153,7 @@ def possible_ends(grouping: Grouping, line: Line) -> list[int]:
             continue
         _, before = needs[0]
         for maker in grouping.anchors(before.makers):
-            if not _may_be(grouping, before, maker):
+            if not _fits_inside(grouping, before, maker):
                 continue
             for name in nodes[maker].node.outputs:
                 for reader in grouping.readers(name):
@@ -165,8 +165,11 @@ def possible_ends(grouping: Grouping, line: Line) -> list[int]:
 
 def _may_be(grouping: Grouping, line: Line, maker: int) -> bool:
     """Whether the node or group could make what the line stands for."""
-    if grouping.kind(maker) not in line.makers:
-        return False
+    return grouping.kind(maker) in line.makers and _fits_inside(grouping, line, maker)
+
+
+def _fits_inside(grouping: Grouping, line: Line, maker: int) -> bool:
+    """Whether what makes its first argument could, where that is known of the line."""
     if not line.inner or maker in grouping.groups:
         return True
     graph = grouping.graph

@@ -62,8 +62,6 @@ class TensorInfo:
         "kind", "nbytes", "shape",
     )  # fmt: skip
 
-    nbytes: int | None
-
     def __init__(
         self,
         dtype: DType | None,
@@ -99,6 +97,7 @@ class TensorInfo:
                 None if items is None else tuple([item.key for item in items]),
             )
             self.key = (kind, dtype, constant, inner)
+        self.nbytes = self._count_bytes()
 
     @property
     def value(self) -> Value | None:
@@ -144,15 +143,6 @@ class TensorInfo:
     def elements(self) -> int:
         """Number of elements. Raises Undetermined when unknown."""
         return math.prod(self.dims)
-
-    if not TYPE_CHECKING:  # which would let a checker pass any name
-
-        def __getattr__(self, name: str) -> int | None:
-            """`nbytes` the first time: later it is an attribute, asked for several times a node."""
-            if name != "nbytes":
-                raise AttributeError(name)
-            self.nbytes = self._count_bytes()
-            return self.nbytes
 
     def _count_bytes(self) -> int | None:
         if self.kind != "tensor":

@@ -179,3 +179,12 @@ def test_bytes_beyond_64_bits_are_exact() -> None:
 def test_costs_add_up() -> None:
     total = OpCost(macs=2, flops=5, transcendentals=1) + OpCost(macs=1, flops=2)
     assert (total.macs, total.flops, total.transcendentals) == (3, 7, 1)
+
+
+def test_every_domain_with_rules_of_our_own_is_one_whose_names_rules_may_trust() -> None:
+    # fusion, lint and times know an operator by `Node.kind`: in a stranger's domain not by its type
+    domains = {operator.domain for operator in load_rules() if operator.source == "built-in"}
+    assert {"", "com.microsoft", "ai.onnx.ml"} <= domains
+    for domain in domains:
+        assert Node("", domain, "Relu", 1, (), ("y",)).kind == "Relu"
+    assert Node("", "my.ops", "Relu", 1, (), ("y",)).kind == "my.ops.Relu"

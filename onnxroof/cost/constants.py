@@ -34,14 +34,14 @@ def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
         if position in operator.integer_weights:
             return Role.WEIGHT
         may_be_literal = operator.pointwise or position in operator.states
-        if may_be_literal and _is_literal(operator, position, constant):
+        if may_be_literal and _is_literal(call, operator, position, constant):
             return Role.CONTROL
     if not is_weight_type(constant.dtype):
         return Role.CONTROL
     return None if call.folded else Role.WEIGHT
 
 
-def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
+def _is_literal(call: OpCall, operator: Operator, position: int, constant: Constant) -> bool:
     """A single number or a zero state that the exporter wrote for a literal in the code.
 
     The operator is elementwise, or the constant is a state.
@@ -53,8 +53,7 @@ def _is_literal(operator: Operator, position: int, constant: Constant) -> bool:
         return True
     if math.prod(shape) != 1:
         return False
-    is_scaled = not operator.domain and operator.op_type in _SCALED_BY_PARAMETERS
-    return constant.origin == "Constant" or not is_scaled
+    return constant.origin == "Constant" or call.kind not in _SCALED_BY_PARAMETERS
 
 
 def is_weight_type(dtype: DType) -> bool:

@@ -71,7 +71,7 @@ class _Counter:
         if self.dequantized or node.kind == _DEQUANTIZE:
             self._see_through(node, call)
         if call.bodies and not call.folded:
-            return self._with_bodies(node, call, scope, {**held})
+            return self._with_bodies(node, call, scope, held)
         cost = call.cost
         if cost is None:  # kept with the call for every node that shares it
             cost = call.cost = _call_cost(node, call)
@@ -122,23 +122,24 @@ class _Counter:
         """
         held: dict[object, Constant] = {}
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
-        roles, unread, weight = call.roles, _UNREAD, _WEIGHT
+        roles = call.roles
         unpacked = call.operator.unpacked if call.operator else None
         for position in call.constants:
             name = inputs[position]
             constant = stored.get(name)
             for item in scope.roots.get(name, ()) if constant is None else (constant,):
                 # for a stored tensor the same in all nodes of this call: kept with it
-                role = unread if constant is None else roles.get((position, item.origin), unread)
-                if role is unread:
+                key = (position, item.origin)
+                role = _UNREAD if constant is None else roles.get(key, _UNREAD)
+                if role is _UNREAD:
                     role = role_at(call, position, item)
                     if constant is not None:
-                        roles[position, item.origin] = role
+                        roles[key] = role
                 if role is not None:
                     use(item, role)
-                if role is None or role is weight:
+                if role is None or role is _WEIGHT:
                     held[item.identity] = item
-                if role is weight and unpacked is not None:
+                if role is _WEIGHT and unpacked is not None:
                     self._unpack(unpacked, call, position, item)
         return held
 
@@ -170,8 +171,9 @@ class _Counter:
         node: Node,
         call: OpCall,
         scope: GraphCost,
-        weights: dict[object, Constant],
+        held: Mapping[object, Constant],
     ) -> NodeCost:
+        weights = dict(held)
         bodies = tuple(
             BodyCost(
                 body.name,

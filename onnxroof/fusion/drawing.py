@@ -152,14 +152,21 @@ def possible_ends(grouping: Grouping, line: Line) -> list[int]:
             found.update(grouping.anchors(call.operators))
             continue
         _, before = needs[0]
-        for maker in grouping.anchors(before.makers):
-            if not _fits_inside(grouping, before, maker):
-                continue
-            for name in nodes[maker].node.outputs:
-                for reader in grouping.readers(name):
-                    has_constants = len(nodes[reader].call.constants) >= call.constants
-                    if has_constants and grouping.kind(reader) in call.operators:
-                        found.add(reader)
+        made = [
+            name
+            for maker in grouping.anchors(before.makers)
+            if _fits_inside(grouping, before, maker)
+            for name in nodes[maker].node.outputs
+        ]
+        found.update(
+            [
+                reader
+                for name in made
+                for reader in grouping.readers(name)
+                if len(nodes[reader].call.constants) >= call.constants
+                and grouping.kind(reader) in call.operators
+            ]
+        )
     return sorted(found)
 
 

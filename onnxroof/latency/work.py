@@ -93,7 +93,7 @@ class Work(NamedTuple):
         output_bytes: Bytes written.
         elements: Elements it goes through; 0 with products.
         window: Elements of a pooling window.
-        op_type: The anchor's operator.
+        op_type: What rules know the anchor's operator by.
     """
 
     kind: WorkClass

@@ -41,7 +41,7 @@ class _Unseen:
 
     def __init__(self) -> None:
         self._records = 0
-        self._most_blocks = 0
+        self._most_blocks: int | None = None
 
     def leave(self) -> None:
         """Count new records as old, so that the next collection does not begin with them.
@@ -56,6 +56,8 @@ class _Unseen:
             return
         gc.freeze()
         gc.unfreeze()
+        if self._most_blocks is None:
+            self._most_blocks = _a_quarter_more()
         self._records += young
         if self._records < _MANY_RECORDS:
             return
@@ -63,8 +65,13 @@ class _Unseen:
         # 0 where the interpreter was told to use another allocator: nothing is known then
         if not 0 < sys.getallocatedblocks() < self._most_blocks:
             gc.collect()
-            held = sys.getallocatedblocks()
-            self._most_blocks = held + max(_MANY_RECORDS, held // 4)
+            self._most_blocks = _a_quarter_more()
+
+
+def _a_quarter_more() -> int:
+    """The blocks up to which the process need not be looked through again."""
+    held = sys.getallocatedblocks()
+    return held + max(_MANY_RECORDS, held // 4)
 
 
 _unseen = _Unseen()

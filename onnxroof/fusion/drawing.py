@@ -234,8 +234,9 @@ class Match:
         if line is None:
             self._bind(name, tensor)
             return True
-        index = self.grouping.graph.producer.get(tensor)
-        if index is not None and index not in self.forbidden:
+        index = self.grouping.graph.producer.get(tensor, -1)
+        # most optional lines are not there: the operator tells it before anything is bound
+        if index >= 0 and self.grouping.kind(index) in line.kinds and index not in self.forbidden:
             names, nodes = len(self._trail), len(self.nodes)
             self._bind(name, tensor)
             if self._calls(line, index):

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
-from onnxroof.graph.declared import DeclaredTypes, WrittenTypes, value_type
+from onnxroof.graph.declared import INFOS, DeclaredTypes, WrittenTypes, value_type
 from onnxroof.graph.nodes import (
     ATTRIBUTE_FIELD,
     FLOAT,
@@ -44,7 +44,7 @@ from onnxroof.graph.types import AttributeValue, Constant, DType, Graph, GraphIn
 from onnxroof.graph.wire import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from onnxroof.graph.nodes import WrittenNode
     from onnxroof.graph.wire import Source, Span
@@ -67,13 +67,14 @@ _UNWANTED = ("",)
 
 _IR_VERSION, _MODEL_GRAPH, _MODEL_OPSETS, _MODEL_FUNCTIONS = 1, 7, 8, 25
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
-_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _INFOS, _SPARSES = 1, 2, 5, 11, 12, 13, 15
+_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _SPARSES = 1, 2, 5, 11, 12, 15
 _VALUE_NAME, _VALUE_TYPE = 1, 2
 _FUNCTION_NAME, _PARAMETERS, _RESULTS, _BODY, _IMPORTS = 1, 4, 5, 7, 9
 _FUNCTION_DOMAIN, _DEFAULTS, _OVERLOAD = 10, 11, 13
 
 MODEL_FIELDS = frozenset({1, 2, 3, _MODEL_GRAPH, _MODEL_OPSETS, _MODEL_FUNCTIONS})
-_GRAPH_FIELDS = frozenset({_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _INFOS, _SPARSES})
+_GRAPH_FIELDS = frozenset({_NODES, _GRAPH_NAME, _INITIALIZERS, _INPUTS, _OUTPUTS, _SPARSES})
+_GRAPH_RUNS = frozenset({INFOS})
 _FUNCTION_FIELDS = frozenset(
     {_FUNCTION_NAME, _PARAMETERS, _RESULTS, _BODY, _IMPORTS, _FUNCTION_DOMAIN, _DEFAULTS, _OVERLOAD}
 )
@@ -141,7 +142,7 @@ class _Function:
     @cached_property
     def nodes(self) -> list[WrittenNode]:
         """Its body."""
-        return [self._reader.read(span) for span in self._message.spans(_BODY)]
+        return list(self._reader.read(self._message.spans(_BODY)))
 
 
 class Converter:
@@ -199,7 +200,7 @@ class Converter:
     # -- graphs ----------------------------------------------------------------------------
 
     def _graph(self, span: Span, frame: _Frame, *, outermost: bool = False) -> Graph:
-        message = Message(self._source, *span, _GRAPH_FIELDS)
+        message = Message(self._source, *span, _GRAPH_FIELDS, _GRAPH_RUNS)
         graph_name = message.text(_GRAPH_NAME)
         self._depth += 1
         if self._depth > _DEEPEST_BODY:
@@ -223,9 +224,7 @@ class Converter:
         reader = self._function_nodes if frame.depth else self._nodes
         if frame.depth:
             self._count_expanded(len(message.spans(_NODES)), graph_name)
-        read, emit = reader.read, self._emit
-        for node in message.spans(_NODES):
-            emit(read(node), frame, nodes, constants)
+        self._emit(reader.read(message.spans(_NODES)), frame, nodes, constants)
         outputs = tuple([self._value_name(value, frame) for value in message.messages(_OUTPUTS)])
         defined = {*constants, *(graph_input.name for graph_input in inputs)}
         ordered, captures, was_sorted = in_order(nodes, defined, outputs)
@@ -239,8 +238,8 @@ class Converter:
         self._depth -= 1
         infos = self._infos.get(span[0])
         if infos is None:
-            spans = [*message.spans(_INFOS), *message.spans(_OUTPUTS)]
-            infos = self._infos[span[0]] = WrittenTypes(self._source, spans)
+            runs, outputs_written = message.spans(INFOS), message.spans(_OUTPUTS)
+            infos = self._infos[span[0]] = WrittenTypes(self._source, runs, outputs_written)
         return Graph(
             name=graph_name,
             nodes=tuple(ordered),
@@ -287,42 +286,46 @@ class Converter:
 
     def _emit(
         self,
-        written: WrittenNode,
+        body: Iterable[WrittenNode],
         frame: _Frame,
         nodes: list[Node],
         constants: dict[str, Constant],
     ) -> None:
-        """Append one node: itself, or the body of the function it calls."""
-        name, inputs, outputs, kind, scope = written
-        domain, op_type, attributes = kind.domain, kind.op_type, kind.attributes
-        if op_type == "Constant" and not domain:
-            constant = self._constant_node(written, frame)
-            if constant.name in constants:
-                raise _repeated(constant.name)
-            constants[constant.name] = constant
-            return
-        if self._functions:
-            function = self._functions.get((domain, op_type, kind.overload))
-            if function is not None:
-                self._inline(written, function, frame, nodes, constants)
-                return
-        opset = frame.opsets.get(domain)
-        if opset is None:
-            raise _no_opset(name or op_type, op_type, domain)
-        subgraphs = _NO_SUBGRAPHS
-        if attributes is None:
-            attributes, subgraphs = self._attributes(kind.written, frame)
-        if frame.rename is not None:
-            inputs, outputs = tuple(map(frame.name, inputs)), tuple(map(frame.name, outputs))
-            inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
-            scope = f"{frame.scope}/{inner}".rstrip("/")
-            name = f"{frame.prefix}/{name or op_type}"
-        nodes.append(
-            Node(
-                name, domain, op_type, opset, inputs, outputs or _UNWANTED, attributes, subgraphs,
-                scope, len(nodes),
-            )
-        )  # fmt: skip
+        """Append the nodes of a body: themselves, or the bodies of the functions they call."""
+        opsets, functions, is_main = frame.opsets, self._functions, frame.rename is None
+        for written in body:
+            name, inputs, outputs, kind, scope = written
+            domain, op_type, attributes = kind.domain, kind.op_type, kind.attributes
+            if op_type == "Constant" and not domain:
+                constant = self._constant_node(written, frame)
+                if constant.name in constants:
+                    raise _repeated(constant.name)
+                constants[constant.name] = constant
+                continue
+            if functions:
+                function = functions.get((domain, op_type, kind.overload))
+                if function is not None:
+                    self._inline(written, function, frame, nodes, constants)
+                    continue
+            opset = opsets.get(domain)
+            if opset is None:
+                raise _no_opset(name or op_type, op_type, domain)
+            subgraphs = _NO_SUBGRAPHS
+            if attributes is None:
+                attributes, subgraphs = self._attributes(kind.written, frame)
+                if kind.shared and is_main:
+                    kind.attributes = attributes
+            if not is_main:
+                inputs, outputs = tuple(map(frame.name, inputs)), tuple(map(frame.name, outputs))
+                inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
+                scope = f"{frame.scope}/{inner}".rstrip("/")
+                name = f"{frame.prefix}/{name or op_type}"
+            nodes.append(
+                Node(
+                    name, domain, op_type, opset, inputs, outputs or _UNWANTED, attributes,
+                    subgraphs, scope, len(nodes),
+                )
+            )  # fmt: skip
 
     def _inline(
         self,
@@ -365,8 +368,7 @@ class Converter:
         )
         self._calls += 1
         self._count_expanded(len(function.nodes), function.name)
-        for node in function.nodes:
-            self._emit(node, inner, nodes, constants)
+        self._emit(function.nodes, inner, nodes, constants)
 
     def _count_expanded(self, nodes: int, name: str) -> None:
         """Refuse functions that call functions, or hold bodies, without end."""

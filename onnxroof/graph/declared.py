@@ -5,14 +5,20 @@ Field numbers are those of onnx.proto.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import quoted
 from onnxroof.graph.types import DTYPE_BY_CODE, SymbolicDim, ValueType
-from onnxroof.graph.wire import BYTES, VARINT, Message, Source, WireError, message_fields
+from onnxroof.graph.wire import (
+    BYTES,
+    VARINT,
+    Message,
+    Source,
+    WireError,
+    encoded,
+    message_fields,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +36,8 @@ _DIM_VALUE, _DIM_NAME = 1, 2
 _SIZES = {_DIM_VALUE: VARINT, _DIM_NAME: BYTES}
 _NAME, _TYPE = 1, 2
 
-_BETWEEN_BYTES = 4
-"""Tag and length of what stands in a file one after the other."""
+INFOS = 13
+"""The field of a GraphProto in which value_info stands."""
 
 _HIGHEST_RANK = 10_000
 """A type of more dimensions is refused: runtimes have a few dozen at most."""
@@ -96,28 +102,27 @@ def _last(message: Message, fields: Mapping[int, int]) -> int:
 
 
 class WrittenTypes:
-    """The bytes of some ValueInfoProtos, copied at once where they stand together."""
+    """The bytes of some ValueInfoProtos, copied and not read before somebody asks."""
 
-    __slots__ = ("_data", "_lengths", "_starts")
+    __slots__ = ("_data",)
 
-    def __init__(self, source: Source, infos: Sequence[Span]) -> None:
-        """Copy them."""
-        starts = [start for start, _ in infos]
-        lengths = [stop - start for start, stop in infos]
-        first, last = (min(starts), max(starts)) if starts else (0, 0)
-        if starts and last - first <= sum(lengths) + _BETWEEN_BYTES * len(infos):
-            self._data = source.data[first : last + lengths[starts.index(last)]]
-            self._starts = array("q", [start - first for start in starts])
-        else:
-            self._data = b"".join([source.data[start:stop] for start, stop in infos])
-            self._starts = array("q", accumulate(lengths[:-1], initial=0))
-        self._lengths = array("q", lengths)
+    def __init__(self, source: Source, runs: Sequence[Span], others: Sequence[Span]) -> None:
+        """Copy them.
+
+        Args:
+            source: The file.
+            runs: Where value_info fields lie, tags included.
+            others: Where further ValueInfoProtos lie.
+        """
+        data = source.data
+        written = [data[start:stop] for start, stop in runs]
+        written += [encoded(INFOS, data[start:stop]) for start, stop in others]
+        self._data = b"".join(written)
 
     def messages(self) -> list[Message]:
         """All of them, in the order given."""
         source = Source(self._data, "backslashreplace")
-        places = zip(self._starts, self._lengths, strict=False)
-        return [Message(source, start, start + length) for start, length in places]
+        return Message(source, 0, len(self._data)).messages(INFOS)
 
 
 class DeclaredTypes(Mapping[str, ValueType]):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from onnxroof.graph.wire import BYTES, Message, Source, varint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from onnxroof.graph.types import AttributeValue, Constant
     from onnxroof.graph.wire import Span
 
@@ -57,8 +59,9 @@ class Kind:
         op_type: The operator.
         domain: "" for ai.onnx.
         overload: Which of the functions of one name it calls.
-        attributes: (name, value) pairs; None where one has to be read for the node: a tensor, a
-            graph, a type, or a reference to an attribute of the function around it.
+        attributes: (name, value) pairs; None where one has still to be read: a tensor, for the
+            first node of the kind; a graph, a type, or a reference to an attribute of the function
+            around it, for each node.
         written: Where the attributes lie.
         constant: What an earlier Constant node of the same bytes holds.
         shared: Whether other nodes may be found to be of this kind.
@@ -97,8 +100,8 @@ class NodeReader:
     Args:
         source: The file.
         share_constants: Whether Constant nodes of the same bytes may be one kind.
-        share_files: Whether kinds without tensors, graphs and references may be those of other
-            files; their `written` is not known then.
+        share_files: Whether kinds may be those of other files: such as have no tensor, graph or
+            reference, and Constant nodes that hold their elements. Their `written` is not known.
     """
 
     def __init__(
@@ -125,55 +128,70 @@ class NodeReader:
         """The text whose bytes were read as Latin-1."""
         return text.encode("latin-1").decode("utf-8", self._source.errors)
 
-    def read(self, span: Span) -> WrittenNode:  # noqa: C901 - the loop over all names of a file
-        """One node. Raises WireError where its message is broken."""
-        begin, end = span
-        size = end - begin
-        if not 0 < size <= _LARGEST_COPIED_BYTES:
-            return self._in_any_order(begin, end)
-        data, names = self._source.data[begin:end], self._names
-        written = data.decode("latin-1")  # a slice of it is a name, where one of data is decoded
-        inputs: list[str] = []
-        outputs: list[str] = []
-        name = ""
-        position = 0
-        try:
-            tag = data[0]
-            while tag < _NAME_TAG:
-                length = data[position + 1]
-                start = position + 2
-                if length > 0x7F:
-                    length, start = varint(data, position + 1, size)
-                position = start + length
-                text = written[start:position]
-                known = names.get(text)
-                if known is None:
-                    known = names[text] = text if text.isascii() else self._decoded(text)
-                if tag == _INPUT_TAG:
-                    inputs.append(known)
-                elif tag == _OUTPUT_TAG:
-                    outputs.append(known)
-                else:
-                    return self._in_any_order(begin, end)
-                tag = data[position]
-            if tag == _NAME_TAG:  # read once, so not kept
-                length = data[position + 1]
-                start = position + 2
-                if length > 0x7F:
-                    length, start = varint(data, position + 1, size)
-                position = start + length
-                text = written[start:position]
-                name = text if text.isascii() else self._decoded(text)
-        except IndexError:  # ends early, or has nothing but names
-            return self._in_any_order(begin, end)
-        rest = data[position:]
-        kind = self._kinds.get(rest) if len(rest) <= _LONGEST_SHARED_BYTES else None
-        if kind is not None:
-            return name, tuple(inputs), tuple(outputs), kind, None
-        kind_and_scope = self._kind_and_scope(rest, end - len(rest))
-        if kind_and_scope is None:
-            return self._in_any_order(begin, end)
-        return name, tuple(inputs), tuple(outputs), *kind_and_scope
+    def read(  # noqa: C901, PLR0912, PLR0915 - the one loop over all names of a file
+        self, spans: Iterable[Span]
+    ) -> Iterator[WrittenNode]:
+        """The nodes at some places, each when it is asked for.
+
+        Raises:
+            WireError: A message is broken.
+        """
+        source, names, kinds = self._source.data, self._names, self._kinds
+        for begin, end in spans:
+            if not 0 < end - begin <= _LARGEST_COPIED_BYTES:
+                yield self._in_any_order(begin, end)
+                continue
+            data = source[begin:end]
+            written = data.decode(
+                "latin-1"
+            )  # a slice of it is a name, where one of data is decoded
+            inputs: list[str] = []
+            outputs: list[str] = []
+            name = ""
+            position = 0
+            try:
+                tag = data[0]
+                while tag < _NAME_TAG:
+                    if tag == _INPUT_TAG:
+                        found = inputs
+                    elif tag == _OUTPUT_TAG:
+                        found = outputs
+                    else:
+                        break
+                    length = data[position + 1]
+                    start = position + 2
+                    if length > 0x7F:
+                        length, start = varint(data, position + 1, end - begin)
+                    position = start + length
+                    text = written[start:position]
+                    known = names.get(text)
+                    if known is None:
+                        known = names[text] = text if text.isascii() else self._decoded(text)
+                    found.append(known)
+                    tag = data[position]
+                if tag == _NAME_TAG:  # read once, so not kept
+                    length = data[position + 1]
+                    start = position + 2
+                    if length > 0x7F:
+                        length, start = varint(data, position + 1, end - begin)
+                    position = start + length
+                    text = written[start:position]
+                    name = text if text.isascii() else self._decoded(text)
+            except IndexError:  # ends early, or has nothing but names
+                yield self._in_any_order(begin, end)
+                continue
+            rest = data[position:]
+            kind = None
+            if len(rest) <= _LONGEST_SHARED_BYTES:
+                kind = kinds.get(rest) or self._seen_before(rest)
+            if kind is not None:
+                yield name, tuple(inputs), tuple(outputs), kind, None
+                continue
+            kind_and_scope = self._kind_and_scope(rest, end - len(rest))
+            if kind_and_scope is None:
+                yield self._in_any_order(begin, end)
+            else:
+                yield name, tuple(inputs), tuple(outputs), *kind_and_scope
 
     def _kind_and_scope(self, rest: bytes, begin: int) -> tuple[Kind, str | None] | None:
         """What follows the names at `begin`; None where it does not stand in the usual order."""
@@ -204,14 +222,30 @@ class NodeReader:
         """The kind in some bytes at `begin`, read where no node was found to be of it before."""
         if len(written) > _LONGEST_SHARED_BYTES:
             return self._kind(Message(self._source, begin, begin + len(written)))
-        kind = self._kinds.get(written) or self._plain_kinds.get(written)
-        if kind is None:
-            kind = self._kind(Message(self._source, begin, begin + len(written)))
-            is_plain = kind.shared and kind.attributes is not None and kind.op_type != "Constant"
-            if is_plain and len(self._plain_kinds) < _MOST_KINDS:
-                self._plain_kinds[written] = kind
+        known = self._kinds.get(written) or self._seen_before(written)
+        if known is not None:
+            return known
+        kind = self._kind(Message(self._source, begin, begin + len(written)))
         if kind.shared:
             self._kinds[written] = kind
+            is_read = kind.attributes is not None or kind.op_type == "Constant"
+            if is_read and len(self._plain_kinds) < _MOST_KINDS:
+                self._plain_kinds[written] = kind
+        return kind
+
+    def _seen_before(self, written: bytes) -> Kind | None:
+        """The kind in some bytes as another file's reader found it; None where there is none.
+
+        A Constant node is the same only where its elements were kept: the path of external data
+        has to be checked for each file.
+        """
+        kind = self._plain_kinds.get(written)
+        if kind is None:
+            return None
+        constant = kind.constant
+        if kind.op_type == "Constant" and (constant is None or not constant.may_have_value):
+            return None
+        self._kinds[written] = kind
         return kind
 
     def _in_any_order(self, begin: int, end: int) -> WrittenNode:
@@ -238,16 +272,18 @@ class NodeReader:
             value = known.get(raw)
             if value is None:
                 attribute = Message(self._source, begin, end)
-                if attribute_kind(attribute) not in PLAIN or attribute.has(_REFERENCE):
+                held = attribute_kind(attribute)
+                if held not in PLAIN or attribute.has(_REFERENCE):
                     kind.attributes = None
-                    is_constant = kind.op_type == "Constant" and not kind.domain
-                    kind.shared = is_constant and self._share_constants
-                    return kind
+                    if held not in (TENSOR, SPARSE) or attribute.has(_REFERENCE):
+                        return kind
+                    continue
                 value = self.name(attribute.raw(_ATTRIBUTE_NAME)), plain_value(attribute)
                 if raw:
                     known[raw] = value
             values.append(value)
-        kind.attributes = tuple(values)
+        if kind.attributes is not None:
+            kind.attributes = tuple(values)
         kind.shared = self._share_constants or kind.op_type != "Constant"
         return kind
 

@@ -263,6 +263,8 @@ def _fields(head: bytes, position: int, size: int) -> _Fields | None:
                 length, at = varint(head, position + 1, len(head))
             if tag == _EXTERNAL_TAG:
                 entries = entries or position
+                while head[at + length] == tag and head[at + length + 1] < 0x80:
+                    at, length = at + length + 2, head[at + length + 1]
             elif tag == _IS_EXTERNAL_TAG:
                 length = 0  # it was the number itself
             elif tag in _DATA_TAGS and not field and not entries:

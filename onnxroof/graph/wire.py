@@ -57,10 +57,23 @@ class Message:
 
     __slots__ = ("_found", "begin", "end", "source")
 
-    def __init__(  # noqa: C901 - the one loop over all fields of a file
-        self, source: Source, begin: int, end: int, fields: Container[int] | None = None
+    def __init__(  # noqa: C901, PLR0912 - the one loop over all fields of a file
+        self,
+        source: Source,
+        begin: int,
+        end: int,
+        fields: Container[int] | None = None,
+        runs: Container[int] = (),
     ) -> None:
         """Find the fields, or those of some numbers: others must not cost memory.
+
+        Args:
+            source: The bytes the message is part of.
+            begin: Where it begins there.
+            end: Where it ends.
+            fields: Numbers of the fields to find; None for all.
+            runs: Numbers of further fields with lengths, of which all that stand in a row, tags
+                included, are found as one: a message in itself, read when it is needed.
 
         Raises:
             WireError: A tag or length runs past the end.
@@ -75,7 +88,7 @@ class Message:
             while position < end:
                 tag = data[position]
                 if 8 <= tag < 0x80 and tag & 7 == BYTES:  # nearly always, and many in a row
-                    spans = None
+                    spans, first = None, position
                     if fields is None or tag >> 3 in fields:
                         spans = found.setdefault(tag, [])
                     while position < end and data[position] == tag:
@@ -89,6 +102,8 @@ class Message:
                         position = start + size
                         if spans is not None:
                             spans.append((start, position))
+                    if spans is None and tag >> 3 in runs:
+                        found.setdefault(tag, []).append((first, position))
                     continue
                 tag, start = varint(data, position, end)
                 if tag < 8:

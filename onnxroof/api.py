@@ -111,10 +111,11 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     kernels = plans[first.fusion]
     memory = plan_memory(kernels)
     rooflines = tuple(
-        predictor_for(profile, run, memo).expect(
-            apply_roofline(plans[run.fusion], profile, peak), plans[run.fusion]
-        )
-        for profile, run in zip(profiles, runs, strict=True)
+        predictor.expect(apply_roofline(plan, predictor.device(peak)), plan)
+        for predictor, plan in [
+            (predictor_for(profile, run, memo), plans[run.fusion])
+            for profile, run in zip(profiles, runs, strict=True)
+        ]
     )
     said = (*model.assumptions, *bindings.assumptions, *findings.assumptions)
     return Analysis(

@@ -1,4 +1,4 @@
-"""Last stage: `KernelPlan` + `HardwareProfile` → `RooflineResult`, in the time domain.
+"""Last stage: `KernelPlan` + `Device` → `RooflineResult`, in the time domain.
 
     seconds = max(work / peak, transcendentals / special rate, traffic / bandwidth) + overhead
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from onnxroof.bounded import is_exact, upper
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
     from onnxroof.graph.types import DType
-    from onnxroof.hardware.profile import Engine, HardwareProfile, PeakKind
+    from onnxroof.hardware.profile import Engine, HardwareProfile, PeakKind, PeakLookup
     from onnxroof.latency.times import KernelLatency
 
 _COMPUTE_TYPES: Mapping[str, str] = {
@@ -170,42 +171,39 @@ def compute_type(dtype: DType | None) -> str:
     return "fp8" if label.startswith("fp8") else _COMPUTE_TYPES.get(label, label)
 
 
-def apply_roofline(
-    plan: KernelPlan, hardware: HardwareProfile, peak: PeakKind = "vendor"
-) -> RooflineResult:
+def apply_roofline(plan: KernelPlan, device: Device) -> RooflineResult:
     """Time every kernel of the plan on the device."""
-    device = Device(hardware, peak)
-    kernels = tuple([device.time(kernel) for kernel in plan.kernels])
+    said = dict.fromkeys(device.bandwidth_assumptions)
+    kernels = tuple([device.time(kernel, said) for kernel in plan.kernels])
     latency = sum([kernel.seconds for kernel in kernels])
     shares = dict.fromkeys(Bound, 0.0)
     for kernel in kernels:
         shares[kernel.bound] += kernel.seconds / latency if latency else 0.0
     flops = sum([kernel.flops or 0 for kernel in plan.kernels])
-    main_type, share = _achieved(plan, device, flops, latency)
+    main_type = _main_type(plan)
+    rate, _ = device.rate(main_type, "matrix", said)
     return RooflineResult(
-        hardware=hardware,
+        hardware=device.hardware,
         plan=plan,
-        peak_kind=peak,
+        peak_kind=device.kind,
         kernels=kernels,
         latency_seconds=latency,
         bound_shares=shares,
         flops_per_second=flops / latency if latency else 0.0,
-        share_of_peak=share,
+        share_of_peak=flops / latency / rate if rate and latency else None,
         main_type=main_type,
-        ridge_points=device.ridge_points(),
+        ridge_points=device.ridge_points,
         is_lower_bound_of_plan=any(
             kernel.compute_seconds is None or kernel.memory_seconds is None for kernel in kernels
         ),
         at_upper_bounds=not is_exact(flops),
-        assumptions=tuple(device.assumptions),
+        assumptions=tuple(said),
         bound_seconds=latency,
     )
 
 
-def _achieved(
-    plan: KernelPlan, device: Device, flops: int, latency: float
-) -> tuple[str, float | None]:
-    """The main compute type, and the share of its peak that the whole model reaches."""
+def _main_type(plan: KernelPlan) -> str:
+    """The compute type of most of the model's multiply-accumulates."""
     by_dtype: dict[DType | None, int] = {}
     for kernel in plan.kernels:
         dtype = kernel.compute_dtype
@@ -214,12 +212,10 @@ def _achieved(
     for dtype, macs in by_dtype.items():
         label = compute_type(dtype)
         work[label] = work.get(label, 0) + macs
-    main_type = max(work, key=lambda label: work[label], default="fp32")
-    peak = device.rate(main_type, "matrix")
-    return main_type, flops / latency / peak if peak and latency else None
+    return max(work, key=lambda label: work[label], default="fp32")
 
 
-MOST_TERMS = 100_000
+MOST_TERMS = 20_000
 """Kernels of different work whose times a device keeps."""
 
 _Terms = tuple[
@@ -228,40 +224,39 @@ _Terms = tuple[
 """Compute, memory, overhead and all seconds, bound, intensity, attainable rate."""
 
 
+_Said = dict[str, None]
+"""Sentences on figures that had to stand in for others, in order of first use."""
+
+
 class Device:
-    """A device's roofs: times kernels, equal ones once, and collects the substitutions made.
+    """A device's roofs: times kernels, equal ones once, whatever plans they are part of.
 
     Args:
         hardware: The device.
         peak: "vendor" or "sustained" figures.
-
-    Attributes:
-        assumptions: Sentences on figures that had to stand in for others, so far.
     """
 
-    def __init__(self, hardware: HardwareProfile, peak: PeakKind) -> None:
+    def __init__(self, hardware: HardwareProfile, peak: PeakKind = "vendor") -> None:
         self.hardware = hardware
         self.kind = peak
         self.bandwidth = hardware.bandwidth_bytes_per_second(peak)
+        self.bandwidth_assumptions = hardware.bandwidth_assumptions(peak)
         self.overhead = hardware.kernel_overhead_seconds
-        self.assumptions: dict[str, None] = dict.fromkeys(hardware.bandwidth_assumptions(peak))
-        self._rates: dict[tuple[str, str], tuple[float | None, bool]] = {}
-        self._terms: dict[tuple[object, ...], _Terms] = {}
+        self._rates: dict[tuple[str, str], PeakLookup] = {}
+        self._terms: dict[tuple[object, ...], tuple[_Terms, _Said]] = {}
 
-    def rate(self, label: str, engine: Engine) -> float | None:
-        """Operations per second of a compute type on an engine."""
-        return self._lookup(label, engine)[0]
-
-    def _lookup(self, label: str, engine: Engine) -> tuple[float | None, bool]:
-        """(rate, whether it runs on the matrix engine)."""
+    def rate(self, label: str, engine: Engine, said: _Said) -> tuple[float | None, bool]:
+        """(operations per second of a compute type, whether they run on the matrix engine)."""
         key = (label, engine)
-        if key not in self._rates:
+        found = self._rates.get(key)
+        if found is None:
             found = self.hardware.peak_ops_per_second(label, engine, self.kind)
-            self.assumptions.update(dict.fromkeys(found.assumptions))
-            self._rates[key] = (found.ops_per_second, found.engine == "matrix")
-        return self._rates[key]
+            self._rates[key] = found
+        said.update(dict.fromkeys(found.assumptions))
+        return found.ops_per_second, found.engine == "matrix"
 
-    def ridge_points(self) -> dict[str, float]:
+    @cached_property
+    def ridge_points(self) -> Mapping[str, float]:
         """FLOP/byte where the roofs meet, for each compute type of the device."""
         points = {
             label: self.hardware.ridge_point(label, "matrix", self.kind)
@@ -269,25 +264,34 @@ class Device:
         }
         return {label: point for label, point in points.items() if point is not None}
 
-    def time(self, kernel: Kernel) -> KernelTime:
-        """One kernel; a control-flow kernel is the sum of its bodies' kernels."""
+    def time(self, kernel: Kernel, said: _Said) -> KernelTime:
+        """One kernel; a control-flow kernel is the sum of its bodies' kernels.
+
+        Args:
+            kernel: The kernel.
+            said: Takes the sentences on figures that had to stand in for others.
+        """
         if kernel.bodies:
-            return self._bodies_time(kernel)
+            return self._bodies_time(kernel, said)
         key = (
             kernel.compute_dtype, kernel.macs, kernel.flops, kernel.transcendentals,
             kernel.input_bytes, kernel.weight_bytes, kernel.output_bytes,
         )  # fmt: skip
-        terms = self._terms.get(key)
-        if terms is None:
+        known = self._terms.get(key)
+        if known is None:
             if len(self._terms) >= MOST_TERMS:
                 self._terms.clear()
-            terms = self._terms[key] = self._terms_of(kernel)
+            own: _Said = {}
+            known = self._terms[key] = self._terms_of(kernel, own), own
+        terms, assumed = known
+        if assumed:
+            said.update(assumed)
         return KernelTime(kernel.index, *terms)
 
-    def _terms_of(self, kernel: Kernel) -> _Terms:
+    def _terms_of(self, kernel: Kernel, said: _Said) -> _Terms:
         """All but the first field of the kernel's time; equal for kernels of equal work."""
         traffic = kernel.traffic_bytes
-        compute = self._compute_seconds(kernel)
+        compute = self._compute_seconds(kernel, said)
         memory = None if traffic is None else traffic / self.bandwidth
         seconds = max(compute or 0.0, memory or 0.0) + self.overhead
         flops = kernel.flops
@@ -299,10 +303,10 @@ class Device:
             seconds,
             _bound(compute, memory, self.overhead),
             intensity,
-            self._attainable(kernel, intensity),
+            self._attainable(kernel, intensity, said),
         )
 
-    def _compute_seconds(self, kernel: Kernel) -> float | None:
+    def _compute_seconds(self, kernel: Kernel, said: _Said) -> float | None:
         if kernel.macs is None or kernel.flops is None:
             return None
         # work that is only bounded is taken at its upper end, not as an interval
@@ -310,8 +314,8 @@ class Device:
         if not flops:
             return 0.0
         label = compute_type(kernel.compute_dtype)
-        vector = self.rate(label, "vector")
-        matrix, apart = self._lookup(label, "matrix") if macs else (vector, False)
+        vector, _ = self.rate(label, "vector", said)
+        matrix, apart = self.rate(label, "matrix", said) if macs else (vector, False)
         if not matrix or (apart and not vector and flops > 2 * macs):
             return None
         if apart:
@@ -324,15 +328,15 @@ class Device:
             seconds = max(seconds, kernel.transcendentals / special)
         return seconds
 
-    def _attainable(self, kernel: Kernel, intensity: float | None) -> float | None:
+    def _attainable(self, kernel: Kernel, intensity: float | None, said: _Said) -> float | None:
         engine: Engine = "matrix" if kernel.macs else "vector"
-        peak = self.rate(compute_type(kernel.compute_dtype), engine)
+        peak, _ = self.rate(compute_type(kernel.compute_dtype), engine, said)
         if peak is None or intensity is None:
             return None
         return min(peak, intensity * self.bandwidth)
 
-    def _bodies_time(self, kernel: Kernel) -> KernelTime:
-        totals = [self._body_terms(body) for body in kernel.bodies]
+    def _bodies_time(self, kernel: Kernel, said: _Said) -> KernelTime:
+        totals = [self._body_terms(body, said) for body in kernel.bodies]
         if any(body.alternative for body in kernel.bodies):
             totals = [max(totals, key=lambda terms: terms[3])]
         compute, memory, overhead, seconds = (sum(column) for column in zip(*totals, strict=True))
@@ -343,8 +347,8 @@ class Device:
             flops / traffic if traffic and flops is not None else None, None,
         )  # fmt: skip
 
-    def _body_terms(self, body: KernelBody) -> tuple[float, float, float, float]:
-        times = [self.time(kernel) for kernel in body.plan.kernels]
+    def _body_terms(self, body: KernelBody, said: _Said) -> tuple[float, float, float, float]:
+        times = [self.time(kernel, said) for kernel in body.plan.kernels]
         trips = float(body.trips)
         return (
             trips * sum(time.compute_seconds or 0.0 for time in times),

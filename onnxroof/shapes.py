@@ -193,7 +193,7 @@ class _Walker:
             if operator is None:
                 operator = operators[kind] = self._operator(node)
             # inputs that repeat and outputs that are absent belong to the signature
-            plain = (len(names) == 1 or len(set(names)) == len(names)) and "" not in results
+            plain = (len(names) == 1 or len({*names}) == len(names)) and "" not in results
             key = (operator, node.attributes, infos, len(results)) if plain else None
             call = seen.get(key) if key is not None else None
             if call is None:

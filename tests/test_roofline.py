@@ -172,7 +172,7 @@ def test_bounded_work_takes_the_time_of_its_upper_end() -> None:
     for order in ((exact, bounded), (bounded, exact)):
         roofs = Device(device, "vendor")
         for kernel in order:
-            assert roofs.time(kernel).compute_seconds == pytest.approx(10e-6)
+            assert roofs.time(kernel, {}).compute_seconds == pytest.approx(10e-6)
 
 
 def test_on_one_engine_everything_adds_up() -> None:
@@ -216,6 +216,23 @@ def test_a_wider_type_stands_in_and_is_said_to() -> None:
     result = on(text, toy(Peak("fp32", 1e9), bandwidth=1e15)).rooflines[0]
     assert result.kernels[0].compute_seconds == pytest.approx(2e-3)
     assert any("no fp16 peak" in sentence for sentence in result.assumptions)
+
+
+def test_a_stand_in_is_said_of_the_models_it_was_used_for_and_of_each_of_them() -> None:
+    # times are kept for the next model on the device; what had to be assumed for them with them
+    device = toy(Peak("fp32", 1e9), bandwidth=1e9)
+    said = [
+        any("no fp16 peak" in sentence for sentence in on(text, device).rooflines[0].assumptions)
+        for text in (dense(dtype="float16"), dense(), dense(dtype="float16"))
+    ]
+    assert said == [True, False, True]
+
+
+def test_equal_kernels_of_two_models_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = toy(Peak("fp32", 1e9), bandwidth=1e9)
+    first = on(depthwise(), device).rooflines[0].kernels
+    monkeypatch.setattr(Device, "_terms_of", None)  # a kernel that is not known would stumble here
+    assert on(depthwise(), device).rooflines[0].kernels == first
 
 
 def test_an_uncounted_operator_has_no_time_but_its_traffic() -> None:

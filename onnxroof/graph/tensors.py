@@ -48,6 +48,8 @@ _SPARSE_VALUES, _SPARSE_INDICES, _SPARSE_DIMS = 1, 2, 3
 
 _NAME_TAG, _EXTERNAL_TAG = _NAME << 3 | BYTES, _EXTERNAL << 3 | BYTES
 _DATA_TAGS = frozenset(field << 3 | BYTES for field in _DATA_FIELDS)
+_NO_ENTRY = b"\0"
+"""No entry begins so."""
 _IS_EXTERNAL_TAG = 14 << 3
 """Says that data are external, which the entries tell too."""
 
@@ -78,7 +80,7 @@ class TensorReader:
         self._source = source
         self._name_of = name_of
         self._external: dict[str, None] = {}
-        self._checked: set[bytes] = set()
+        self._checked = _NO_ENTRY
         if len(_HEADS) >= _MOST_HEADS:
             _HEADS.clear()
 
@@ -203,8 +205,7 @@ class TensorReader:
 
     def _locate(self, entries: bytes, name: str) -> None:
         """Note the external file that is named; refuse what is outside the model's folder."""
-        first = entries[: entries[1] + 2]  # the same in all tensors of one file
-        if first in self._checked:
+        if entries.startswith(self._checked):  # nearly always the same in one file
             return
         read = _entries(entries, self._source.errors)
         location = next((value for key, value in read if key == "location"), "")
@@ -212,7 +213,7 @@ class TensorReader:
             _refuse_escape(location, name)
             self._external[location] = None
         if read[0][0] == "location" and entries[1] < 0x80:
-            self._checked.add(first)
+            self._checked = entries[: entries[1] + 2]
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from onnxroof.roofline import Device, compute_type
 
 if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelPlan
-    from onnxroof.hardware.profile import HardwareProfile
+    from onnxroof.hardware.profile import HardwareProfile, PeakKind
     from onnxroof.latency.constants import Constants
     from onnxroof.latency.runtime import Execution, RuntimeProfile
     from onnxroof.roofline import KernelTime, RooflineResult
@@ -42,7 +42,14 @@ class Predictor:
         self.runtime = runtime
         self._timer = _timer(hardware, runtime.on(hardware.kind), constants)
         self._known: dict[tuple[object, ...], KernelLatency] = {}
-        self._roofs = Device(hardware, "vendor")
+        self._devices: dict[PeakKind, Device] = {}
+
+    def device(self, peak: PeakKind) -> Device:
+        """The roofs of the device, kept with the kernels timed under them."""
+        known = self._devices.get(peak)
+        if known is None:
+            known = self._devices[peak] = Device(self.hardware, peak)
+        return known
 
     def expect(self, result: RooflineResult, plan: KernelPlan) -> RooflineResult:
         """The roofline result of the plan with expected times in it."""
@@ -106,7 +113,7 @@ class Predictor:
 
     def _alone(self, kernel: Kernel, plan: KernelPlan) -> KernelLatency:
         """A body's kernel, without a floor: the floor of the whole holds for it."""
-        return self.kernel(kernel, plan, self._roofs.time(kernel))
+        return self.kernel(kernel, plan, self.device("vendor").time(kernel, {}))
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.cost import Status, each_body
 from onnxroof.fusion.plan import KernelPlan
-from onnxroof.roofline import apply_roofline
+from onnxroof.roofline import Device, apply_roofline
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Set
@@ -62,7 +62,7 @@ def time_of(analysis: Analysis, kernel: Kernel) -> KernelTime | None:
     if chosen is None:
         return None
     plan = KernelPlan(analysis.cost, analysis.kernels.runtime, (replace(kernel, index=0),), {})
-    return apply_roofline(plan, chosen.hardware, chosen.peak_kind).kernels[0]
+    return apply_roofline(plan, Device(chosen.hardware, chosen.peak_kind)).kernels[0]
 
 
 def kernel_by_node(analysis: Analysis) -> Mapping[int, Kernel]:

@@ -280,7 +280,7 @@ class Pricer:
 
     def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Planned]:
         plan = plan_kernels(cost, self.runtime.fusion)
-        bounds = list(map(self._roofs.time, plan.kernels))
+        bounds = [self._roofs.time(kernel, {}) for kernel in plan.kernels]
         times: list[KernelTime] | list[KernelLatency] = bounds
         if self.runtime.has_times:
             expected = self._predictor.kernel

@@ -10,7 +10,7 @@ from onnxroof.bounded import is_exact
 from onnxroof.fusion.plan import KernelPlan
 from onnxroof.lint.reading import device
 from onnxroof.lint.rule import Rule, Severity
-from onnxroof.roofline import apply_roofline
+from onnxroof.roofline import Device, apply_roofline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def _per_item(analysis: Analysis, factor: int) -> float:
     chosen = analysis.rooflines[0]
     larger = tuple(_larger(kernel, factor) for kernel in analysis.kernels.kernels)
     plan = KernelPlan(analysis.cost, analysis.kernels.runtime, larger, {})
-    return apply_roofline(plan, chosen.hardware, chosen.peak_kind).latency_seconds / factor
+    return apply_roofline(plan, Device(chosen.hardware, chosen.peak_kind)).latency_seconds / factor
 
 
 def _larger(kernel: Kernel, factor: int) -> Kernel:

@@ -182,7 +182,7 @@ class NodeReader:
                 continue
             rest = data[position:]
             kind = None
-            if len(rest) <= _LONGEST_SHARED_BYTES:
+            if 0 < len(rest) <= _LONGEST_SHARED_BYTES:  # nothing is left where a name is cut
                 kind = kinds.get(rest) or self._seen_before(rest)
             if kind is not None:
                 yield name, tuple(inputs), tuple(outputs), kind, None

@@ -334,6 +334,16 @@ def test_nodes_that_say_the_same_are_told_apart_by_what_they_say_otherwise() -> 
     assert [node.op_type for node in graph.nodes] == ["Relu"] * 8 + ["Neg"]
 
 
+def test_a_name_that_is_cut_is_refused_whatever_was_read_before() -> None:
+    # after its names the first node says nothing, so that nothing is what a kind is known by;
+    # nothing is left of the second one as well, whose name ends 47 bytes behind it
+    says_nothing = field(INPUT, "x") + field(OUTPUT, "a") + field(DOC, "d")
+    cut = field(INPUT, "a") + field(OUTPUT, "y") + bytes([NAME << 3 | 2, 50]) + b"abc"
+    assert [node.op_type for node in loaded(with_nodes(says_nothing)).nodes] == [""]
+    with pytest.raises(ModelUnreadableError, match="needs 47 bytes more"):
+        loaded(with_nodes(says_nothing, cut))
+
+
 @pytest.mark.parametrize(
     "modules", [("a",), ("a", "b" * 200), ("a", "b" * 3000)], ids=["few", "many", "more"]
 )
@@ -396,6 +406,47 @@ def test_equal_constant_nodes_of_a_graph_are_two_stored_tensors(
     assert (found[0] == found[1]) == (found[0].raw is not None)
     if found[0].payload is not None:  # large ones have places of their own
         assert found[0].payload != found[1].payload
+
+
+@pytest.mark.parametrize("attribute", EQUAL)
+def test_equal_constant_nodes_of_two_files_are_their_own(attribute: dict[str, object]) -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    first, second = (
+        loaded(model_of(graph_of([constant(name, **attribute), relu]))).constants[name]
+        for name in ("c1", "a name of another length")
+    )
+    assert (first.name, second.name) == ("c1", "a name of another length")
+    assert first.identity is not second.identity
+    assert (first == second) == (first.raw is not None)
+    if first.payload is not None:  # where it lies is known for each file
+        assert first.payload != second.payload
+
+
+def test_external_data_of_a_constant_node_are_noted_for_every_file() -> None:
+    tensor = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[300])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+    nodes = [constant("c", value=tensor), helper.make_node("Relu", ["x"], ["y"])]
+    files = [load_model(model_of(graph_of(nodes))).external_files for _ in range(2)]
+    assert files == [("weights.bin",)] * 2
+
+
+def test_a_tensor_attribute_is_read_once_for_all_nodes_that_say_the_same() -> None:
+    def fill(made: str, value: float) -> NodeProto:
+        tensor = helper.make_tensor("v", TensorProto.FLOAT, [1], [value])
+        return helper.make_node("ConstantOfShape", ["x"], [made], value=tensor)
+
+    nodes = [fill("a", 0.5), fill("b", 0.5), fill("y", 2.0)]
+    held = [node.attributes for node in loaded(model_of(graph_of(nodes))).nodes]
+    values = [attributes[0][1].value.tolist() for attributes in held]  # type: ignore[union-attr]
+    assert values == [[0.5], [0.5], [2.0]]
+    assert held[0] is held[1]
+
+
+def test_a_body_is_each_node_s_own_though_they_say_the_same() -> None:
+    nodes = [body_node(constant("a", value_int=1), made=made) for made in ("i", "j")]
+    first, second = loaded(model_of(graph_of([*nodes, call("n", "x", "y", "Foo")]))).nodes[:2]
+    assert first.subgraphs[0][1] is not second.subgraphs[0][1]
 
 
 @pytest.mark.parametrize("attribute", EQUAL)

@@ -541,3 +541,14 @@ def test_fields_that_nobody_asks_for_are_passed_over() -> None:
     read = Message(Source(data), 0, len(data), frozenset({1}))
     assert read.texts(1) == ("a", "b")
     assert not read.spans(6)
+
+
+def test_fields_in_a_row_that_are_read_later_are_one_place() -> None:
+    # a million of no length cost no record each; together they are a message in itself
+    row = field(6, "c") + field(6, "") * 1_000_000
+    data = field(1, "a") + row + field(1, "b") + field(6, "d")
+    read = Message(Source(data), 0, len(data), frozenset({1}), frozenset({6}))
+    assert read.texts(1) == ("a", "b")
+    first, second = read.spans(6)
+    assert (data[slice(*first)], data[slice(*second)]) == (row, field(6, "d"))
+    assert Message(Source(data), *first).texts(6)[:2] == ("c", "")

@@ -142,9 +142,8 @@ class NodeReader:
                 yield self._in_any_order(begin, end)
                 continue
             data = source[begin:end]
-            written = data.decode(
-                "latin-1"
-            )  # a slice of it is a name, where one of data is decoded
+            # a slice of it is a name, where one of the bytes would have to be decoded
+            written = data.decode("latin-1")
             inputs: list[str] = []
             outputs: list[str] = []
             name = ""

@@ -264,9 +264,11 @@ def _fields(head: bytes, position: int, size: int) -> _Fields | None:
                 length, at = varint(head, position + 1, len(head))
             if tag == _EXTERNAL_TAG:
                 entries = entries or position
-                while head[at + length] == tag and head[at + length + 1] < 0x80:
-                    at, length = at + length + 2, head[at + length + 1]
-            elif tag == _IS_EXTERNAL_TAG:
+                position = at + length
+                while position < size and head[position] == tag and head[position + 1] < 0x80:
+                    position += head[position + 1] + 2
+                continue
+            if tag == _IS_EXTERNAL_TAG:
                 length = 0  # it was the number itself
             elif tag in _DATA_TAGS and not field and not entries:
                 field, start, stop = tag >> 3, at, at + length

@@ -86,9 +86,9 @@ class Message:
         position = begin
         try:
             while position < end:
-                tag = data[position]
+                first, tag = position, data[position]
                 if 8 <= tag < 0x80 and tag & 7 == BYTES:  # nearly always, and many in a row
-                    spans, first = None, position
+                    spans = None
                     if fields is None or tag >> 3 in fields:
                         spans = found.setdefault(tag, [])
                     while position < end and data[position] == tag:
@@ -111,6 +111,8 @@ class Message:
                 span = _, position = field_end(data, tag & 7, start, end)
                 if fields is None or tag >> 3 in fields:
                     found.setdefault(tag, []).append(span)
+                elif tag >> 3 in runs:
+                    found.setdefault(tag, []).append((first, position))
         except IndexError:
             position = len(data) + 1
         if position > end:

@@ -544,11 +544,12 @@ def test_fields_that_nobody_asks_for_are_passed_over() -> None:
 
 
 def test_fields_in_a_row_that_are_read_later_are_one_place() -> None:
-    # a million of no length cost no record each; together they are a message in itself
-    row = field(6, "c") + field(6, "") * 1_000_000
-    data = field(1, "a") + row + field(1, "b") + field(6, "d")
+    # a million of no length cost no record each; together they are a message in itself. Then one
+    # alone, and one whose tag takes two bytes: 0xB2 0x00 is 50, as the plain 0x32
+    row, alone, long = field(6, "c") + field(6, "") * 1_000_000, field(6, "d"), b"\xb2\x00\x01e"
+    data = field(1, "a") + row + field(1, "b") + alone + long
     read = Message(Source(data), 0, len(data), frozenset({1}), frozenset({6}))
     assert read.texts(1) == ("a", "b")
-    first, second = read.spans(6)
-    assert (data[slice(*first)], data[slice(*second)]) == (row, field(6, "d"))
-    assert Message(Source(data), *first).texts(6)[:2] == ("c", "")
+    assert [data[start:stop] for start, stop in read.spans(6)] == [row, alone, long]
+    texts = [Message(Source(data), *span).texts(6) for span in read.spans(6)]
+    assert texts == [("c", *[""] * 1_000_000), ("d",), ("e",)]

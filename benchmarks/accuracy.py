@@ -83,7 +83,7 @@ class Planner:
             profile = profile if threads is None else profile.for_threads(threads)
             self.predictors[key] = Predictor(profile, load_runtime(runtime))
         predictor = self.predictors[key]
-        result = predictor.expect(apply_roofline(plan, predictor.device("vendor")), plan)
+        result = predictor.expect(apply_roofline(plan, predictor.device), plan)
         return result.latency_seconds, result.bound_seconds
 
 
@@ -269,7 +269,7 @@ def kernels() -> str:
         if key not in plans:
             plan = planner.plan(one_kernel(row))
             predictor = _device_only("v100")
-            result = predictor.expect(apply_roofline(plan, predictor.device("vendor")), plan)
+            result = predictor.expect(apply_roofline(plan, predictor.device), plan)
             plans[key] = result.latency_seconds
         launch = FLOORS_US.get(row["op"], 32) / 1e3
         by_class[row["op"]].append((1e3 * plans[key] + launch, float(row["milliseconds"])))

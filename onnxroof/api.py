@@ -111,9 +111,9 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     kernels = plans[first.fusion]
     memory = plan_memory(kernels)
     rooflines = tuple(
-        predictor.expect(apply_roofline(plan, predictor.device(peak)), plan)
+        predictor.expect(apply_roofline(plan, predictor.device), plan)
         for predictor, plan in [
-            (predictor_for(profile, run, memo), plans[run.fusion])
+            (predictor_for(profile, run, peak, memo), plans[run.fusion])
             for profile, run in zip(profiles, runs, strict=True)
         ]
     )
@@ -158,14 +158,16 @@ def _shared_memo(precision: str) -> Memo:
     return memo_for(precision)
 
 
-def predictor_for(hardware: HardwareProfile, runtime: RuntimeProfile, memo: Memo) -> Predictor:
+def predictor_for(
+    hardware: HardwareProfile, runtime: RuntimeProfile, peak: PeakKind, memo: Memo
+) -> Predictor:
     """The predictor of a device and runtime, which the memo keeps with all it has priced."""
-    key = (id(hardware), id(runtime))
+    key = (id(hardware), id(runtime), peak)
     known = memo.predictors.get(key)
     if not isinstance(known, Predictor):
         if len(memo.predictors) >= MOST_PREDICTORS:
             memo.predictors.clear()
-        known = memo.predictors[key] = Predictor(hardware, runtime)
+        known = memo.predictors[key] = Predictor(hardware, runtime, peak)
     return known
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import InvalidGraphError, quoted
@@ -166,7 +166,7 @@ class Converter:
         self._tensors = TensorReader(source, self._nodes.name)
         self._function_constants: dict[int, tuple[str, Constant]] = {}
         self._given_values: dict[int, AttributeValue] = {}
-        self._infos: dict[int, WrittenTypes] = {}
+        self._bodies: dict[int, tuple[Message, WrittenTypes]] = {}
         self._call_names: dict[str, int] = {}
         self._calls = 0
         self._expanded = 0
@@ -200,7 +200,7 @@ class Converter:
     # -- graphs ----------------------------------------------------------------------------
 
     def _graph(self, span: Span, frame: _Frame, *, outermost: bool = False) -> Graph:
-        message = Message(self._source, *span, _GRAPH_FIELDS, _GRAPH_RUNS)
+        message, infos = self._body(span)
         graph_name = message.text(_GRAPH_NAME)
         self._depth += 1
         if self._depth > _DEEPEST_BODY:
@@ -223,7 +223,8 @@ class Converter:
         nodes: list[Node] = []
         reader = self._function_nodes if frame.depth else self._nodes
         if frame.depth:
-            self._count_expanded(len(message.spans(_NODES)), graph_name)
+            parts = (_NODES, _INITIALIZERS, _SPARSES, _INPUTS, _OUTPUTS)
+            self._count_expanded(sum([len(message.spans(part)) for part in parts]), graph_name)
         self._emit(reader.read(message.spans(_NODES)), frame, nodes, constants)
         outputs = tuple([self._value_name(value, frame) for value in message.messages(_OUTPUTS)])
         defined = {*constants, *(graph_input.name for graph_input in inputs)}
@@ -236,19 +237,24 @@ class Converter:
             for index, moved in enumerate(ordered):
                 moved.index = index
         self._depth -= 1
-        infos = self._infos.get(span[0])
-        if infos is None:
-            runs, outputs_written = message.spans(INFOS), message.spans(_OUTPUTS)
-            infos = self._infos[span[0]] = WrittenTypes(self._source, runs, outputs_written)
         return Graph(
             name=graph_name,
             nodes=tuple(ordered),
             inputs=inputs,
             outputs=outputs,
             constants=constants,
-            declared=DeclaredTypes(infos, partial(_renamed, frame.rename, frame.prefix)),
+            declared=DeclaredTypes(infos, frame.rename, frame.prefix),
             captures=captures,
         )
+
+    def _body(self, span: Span) -> tuple[Message, WrittenTypes]:
+        """The fields of a graph, and the types it declares: once for all calls of a function."""
+        known = self._bodies.get(span[0])
+        if known is None:
+            message = Message(self._source, *span, _GRAPH_FIELDS, _GRAPH_RUNS)
+            infos = WrittenTypes(self._source, message.spans(INFOS), message.spans(_OUTPUTS))
+            known = self._bodies[span[0]] = message, infos
+        return known
 
     def _value_name(self, value: Message, frame: _Frame) -> str:
         """The name in a ValueInfoProto."""

@@ -6,6 +6,7 @@ Field numbers are those of onnx.proto.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.errors import quoted
@@ -21,7 +22,7 @@ from onnxroof.graph.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from onnxroof.graph.wire import Span
 
@@ -104,8 +105,6 @@ def _last(message: Message, fields: Mapping[int, int]) -> int:
 class WrittenTypes:
     """The bytes of some ValueInfoProtos, copied and not read before somebody asks."""
 
-    __slots__ = ("_data",)
-
     def __init__(self, source: Source, runs: Sequence[Span], others: Sequence[Span]) -> None:
         """Copy them.
 
@@ -117,37 +116,71 @@ class WrittenTypes:
         data = source.data
         written = [data[start:stop] for start, stop in runs]
         written += [encoded(INFOS, data[start:stop]) for start, stop in others]
-        self._data = b"".join(written)
+        self._source = Source(b"".join(written), "backslashreplace")
 
-    def messages(self) -> list[Message]:
-        """All of them, in the order given."""
-        source = Source(self._data, "backslashreplace")
-        return Message(source, 0, len(self._data)).messages(INFOS)
+    @cached_property
+    def places(self) -> Mapping[str, Span]:
+        """Where each of them lies in the copy, by the value's name; of several the last counts."""
+        infos = Message(self._source, 0, len(self._source.data)).spans(INFOS)
+        return {Message(self._source, *span).text(_NAME): span for span in infos}
+
+    def type_of(self, written_as: str, name: str) -> ValueType:
+        """The type of a value.
+
+        Args:
+            written_as: Its name here.
+            name: What to call it.
+
+        Raises:
+            KeyError: None is declared.
+            WireError: It is broken.
+        """
+        message = Message(self._source, *self.places[written_as])
+        return value_type(message.message(_TYPE), name)
 
 
 class DeclaredTypes(Mapping[str, ValueType]):
-    """The file's value_info, read when somebody asks: few models ever need it."""
+    """The file's value_info, read when somebody asks: few models ever need it.
 
-    def __init__(self, infos: WrittenTypes, rename: Callable[[str], str]) -> None:
-        """Keep what was written, and how names in it are to be changed."""
+    Args:
+        infos: What was written; the same for all calls of a function.
+        rename: Names within a function → those in the expanded graph; None outside of functions.
+        prefix: What stands in front of a name that is not among these.
+    """
+
+    def __init__(
+        self, infos: WrittenTypes, rename: Mapping[str, str] | None = None, prefix: str = ""
+    ) -> None:
         self._infos = infos
         self._rename = rename
-        self._index: dict[str, Message] | None = None
+        self._prefix = f"{prefix}/"
 
-    def _by_name(self) -> dict[str, Message]:
-        if self._index is None:
-            messages = self._infos.messages()
-            self._index = {self._rename(message.text(_NAME)): message for message in messages}
-        return self._index
+    @cached_property
+    def _written_as(self) -> Mapping[str, str]:
+        """Names in the expanded graph → names within the function."""
+        return {outer: inner for inner, outer in (self._rename or {}).items()}
 
     def __getitem__(self, name: str) -> ValueType:
-        return value_type(self._by_name()[name].message(_TYPE), name)
+        inner = name
+        if self._rename is not None and name in self._written_as:
+            inner = self._written_as[name]
+        elif self._rename is not None:
+            inner = name.removeprefix(self._prefix)
+            if inner == name:
+                raise KeyError(name)
+        try:
+            return self._infos.type_of(inner, name)
+        except WireError as error:
+            raise WireError(f"the declared type of {quoted(name)} is broken: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name())
+        if self._rename is None:
+            return iter(self._infos.places)
+        rename, prefix = self._rename, self._prefix
+        return (rename.get(inner) or prefix + inner for inner in self._infos.places)
 
     def __len__(self) -> int:
-        return len(self._by_name())
+        return len(self._infos.places)
 
     def __reduce__(self) -> tuple[type[dict[str, ValueType]], tuple[dict[str, ValueType]]]:
         return (dict, (dict(self),))

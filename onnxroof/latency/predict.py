@@ -32,24 +32,26 @@ class Predictor:
     Args:
         hardware: The device, with the number of threads it shall use.
         runtime: The runtime.
+        peak: Whose figures the roofs are, below which few expectations fall: "vendor" or
+            "sustained".
         constants: Free constants; None takes the fitted ones of the kind of device.
+
+    Attributes:
+        device: The roofs, kept with the kernels timed under them.
     """
 
     def __init__(
-        self, hardware: HardwareProfile, runtime: RuntimeProfile, constants: Constants | None = None
+        self,
+        hardware: HardwareProfile,
+        runtime: RuntimeProfile,
+        peak: PeakKind = "vendor",
+        constants: Constants | None = None,
     ) -> None:
         self.hardware = hardware
         self.runtime = runtime
+        self.device = Device(hardware, peak)
         self._timer = _timer(hardware, runtime.on(hardware.kind), constants)
         self._known: dict[tuple[object, ...], KernelLatency] = {}
-        self._devices: dict[PeakKind, Device] = {}
-
-    def device(self, peak: PeakKind) -> Device:
-        """The roofs of the device, kept with the kernels timed under them."""
-        known = self._devices.get(peak)
-        if known is None:
-            known = self._devices[peak] = Device(self.hardware, peak)
-        return known
 
     def expect(self, result: RooflineResult, plan: KernelPlan) -> RooflineResult:
         """The roofline result of the plan with expected times in it."""
@@ -113,7 +115,7 @@ class Predictor:
 
     def _alone(self, kernel: Kernel, plan: KernelPlan) -> KernelLatency:
         """A body's kernel, without a floor: the floor of the whole holds for it."""
-        return self.kernel(kernel, plan, self.device("vendor").time(kernel, {}))
+        return self.kernel(kernel, plan, self.device.time(kernel, {}))
 
 
 @lru_cache(maxsize=64)

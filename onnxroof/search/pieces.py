@@ -25,7 +25,6 @@ from onnxroof.fusion.plan import plan_kernels
 from onnxroof.fusion.rules import all_rules
 from onnxroof.fusion.runtimes import find_runtime
 from onnxroof.latency.predict import Predictor
-from onnxroof.roofline import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -185,8 +184,7 @@ class Pricer:
         self.hardware = hardware
         self.runtime = runtime
         self.peak = peak
-        self._roofs = Device(hardware, peak)
-        self._predictor = Predictor(hardware, runtime)
+        self._predictor = Predictor(hardware, runtime, peak)
         rules = all_rules()
         self._stores = any(
             getattr(rules[name], "stores", False) for name in find_runtime(runtime.fusion).rules
@@ -280,7 +278,8 @@ class Pricer:
 
     def _planned(self, cost: GraphCost, pieces: Sequence[Piece]) -> list[Planned]:
         plan = plan_kernels(cost, self.runtime.fusion)
-        bounds = [self._roofs.time(kernel, {}) for kernel in plan.kernels]
+        device = self._predictor.device
+        bounds = [device.time(kernel, {}) for kernel in plan.kernels]
         times: list[KernelTime] | list[KernelLatency] = bounds
         if self.runtime.has_times:
             expected = self._predictor.kernel

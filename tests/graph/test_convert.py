@@ -10,7 +10,8 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 import onnxroof
 from onnxroof.errors import InvalidGraphError, ModelUnreadableError, OnnxroofError
 from onnxroof.graph.load import load_model
-from onnxroof.graph.types import DType, Graph, SymbolicDim
+from onnxroof.graph.types import DType, Graph, SymbolicDim, ValueType
+from onnxroof.graph.wire import Message, Source
 from tests.builders import model, shapes_of
 
 MY = {"my": 1}
@@ -536,10 +537,10 @@ BRANCHES = """agraph (float[2] x, bool c) => (float y) { t = my.F(c, x)  y = my.
 def test_bodies_that_a_call_repeats_count_as_nodes_it_expands_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # two calls, each of one If and a node in both branches: 6 nodes
-    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 6)
+    # two calls, each of one If and a node and a result in both branches: 10
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 10)
     assert len(load_model(model(BRANCHES, opsets=MY)).graph.nodes) == 2
-    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 5)
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 9)
     with pytest.raises(InvalidGraphError, match="expands to more than"):
         load_model(model(BRANCHES, opsets=MY))
 
@@ -550,6 +551,61 @@ def test_declared_types_of_a_body_are_copied_once_for_all_calls() -> None:
     assert body.declared._infos is again.declared._infos
     assert [name.rpartition("/")[2] for name in body.declared] == ["p"]
     assert list(body.declared) != list(again.declared)  # renamed for each call
+
+
+def test_all_that_a_call_repeats_of_a_body_counts_as_what_it_expands_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # two calls, each of one If, a node, a result and a weight in both branches: 2 · (1 + 2·3)
+    proto = model(BRANCHES, opsets=MY)
+    for attribute in proto.functions[0].node[0].attribute:
+        attribute.g.initializer.append(numpy_helper.from_array(np.zeros(2, np.float32), "w"))
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 14)
+    assert len(load_model(proto).graph.nodes) == 2
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NODES", 13)
+    with pytest.raises(InvalidGraphError, match="expands to more than"):
+        load_model(proto)
+
+
+def test_declared_types_of_a_body_are_found_by_the_names_of_each_call() -> None:
+    proto = model(BRANCHES, opsets=MY)
+    body = proto.functions[0].node[0].attribute[0].g
+    body.value_info.append(helper.make_tensor_value_info("v", TensorProto.INT8, [None, 3]))
+    first, second = load_model(proto).graph.nodes
+    for call in (first, second):
+        declared = call.subgraphs[0][1].declared
+        (result,) = call.subgraphs[0][1].outputs
+        prefix = result.removesuffix("/p")
+        assert prefix != result
+        assert set(declared) == {result, f"{prefix}/v"}
+        assert len(declared) == 2
+        assert declared[result] == ValueType("tensor", DType.FLOAT, (2,))
+        unnamed = SymbolicDim(f"?{prefix}/v.0", named=False)  # each call's own
+        assert declared[f"{prefix}/v"] == ValueType("tensor", DType.INT8, (unnamed, 3))
+        assert "p" not in declared
+        assert f"{prefix}/other" not in declared
+
+
+def test_names_of_declared_types_are_listed_once_for_all_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a thousand in the body of a function called twice: a record each, and not for each call
+    proto = model(BRANCHES, opsets=MY)
+    body = proto.functions[0].node[0].attribute[0].g
+    body.value_info.extend(
+        helper.make_tensor_value_info(f"v{i}", TensorProto.FLOAT, [1]) for i in range(1000)
+    )
+    bodies = [node.subgraphs[0][1] for node in load_model(proto).graph.nodes]
+    read: list[int] = []
+
+    def message(source: Source, begin: int, end: int) -> Message:
+        read.append(begin)
+        return Message(source, begin, end)
+
+    monkeypatch.setattr("onnxroof.graph.declared.Message", message)
+    for body in bodies:
+        assert body.declared[body.outputs[0]].shape == (2,)
+    assert 1000 < len(read) < 1050
 
 
 def test_a_type_of_ten_thousand_dimensions_is_refused() -> None:

@@ -422,7 +422,7 @@ def test_a_broken_type_that_nobody_asks_for_is_no_error_until_somebody_does() ->
     graph = loaded(around(field(1, node) + field(12, field(1, "y")) + field(13, broken)
                           + field(11, field(1, "x"))))  # fmt: skip
     assert graph.declared["y"] == ValueType("opaque")
-    with pytest.raises(WireError):
+    with pytest.raises(WireError, match="the declared type of 't' is broken"):
         graph.declared["t"]
 
 

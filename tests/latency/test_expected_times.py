@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import onnxroof
+from onnxroof.api import memo_for
 from onnxroof.hardware.profile import EngineProfile, HardwareProfile, MemoryLevel, Peak
 from onnxroof.hardware.read import available_profiles, load_profile
 from onnxroof.latency.runtime_read import available_runtimes
@@ -14,7 +16,11 @@ from onnxroof.roofline import Bound
 from tests.builders import model
 
 if TYPE_CHECKING:
+    from onnxroof.hardware.profile import PeakKind
     from onnxroof.roofline import RooflineResult
+    from onnxroof.shapes import Memo
+
+MODELS = Path(__file__).parents[2] / "models"
 
 GPU, CPU, PHONE = "gtx-1080-ti", "xeon-gold-6240", "raspberry-pi-4"
 
@@ -263,3 +269,18 @@ def test_a_profile_of_peaks_and_bandwidth_alone_has_an_expectation(kind: str) ->
     for text in (conv(), conv(group=64), matmul(64, 64, 64)):
         result = expect(text, sheet)
         assert result.bound_seconds <= result.latency_seconds < 100 * result.bound_seconds
+
+
+def test_vendor_and_sustained_figures_of_one_process_do_not_mix() -> None:
+    # some of its kernels take what the roofline says, which the figures chosen decide
+    path, figures = MODELS / "bert_small_dynq.onnx", ("vendor", "sustained", "vendor")
+    shared = memo_for("")
+    together = [expected(path, peak, shared) for peak in figures]
+    alone = [expected(path, peak, memo_for("")) for peak in figures]
+    assert together == alone
+    assert together[0] < together[1]
+
+
+def expected(path: Path, peak: PeakKind, memo: Memo) -> float:
+    analysis = onnxroof.analyze(path, "10980xe", peak=peak, memo=memo)
+    return analysis.rooflines[0].latency_seconds

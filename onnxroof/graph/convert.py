@@ -56,7 +56,12 @@ Subgraphs = tuple[tuple[str, Graph], ...]
 
 MOST_NODES = 1_000_000
 MOST_CALLS = 100_000
-"""Functions that call functions can expand without end; beyond this the file is refused."""
+MOST_NAMES = 5_000_000
+"""Functions that call functions can expand without end; beyond this the file is refused. Names are
+those of the tensors and attributes that calls repeat: five for each of the nodes."""
+
+_READ_AGAIN = 10
+"""Names as costly as an attribute that is read anew for each call."""
 
 _DEEPEST_CALL = 64
 _DEEPEST_BODY = 64
@@ -170,6 +175,7 @@ class Converter:
         self._call_names: dict[str, int] = {}
         self._calls = 0
         self._expanded = 0
+        self._names_expanded = 0
         self._depth = 0
 
     @property
@@ -224,7 +230,7 @@ class Converter:
         reader = self._function_nodes if frame.depth else self._nodes
         if frame.depth:
             parts = (_NODES, _INITIALIZERS, _SPARSES, _INPUTS, _OUTPUTS)
-            self._count_expanded(sum([len(message.spans(part)) for part in parts]), graph_name)
+            self._count_expanded(graph_name, sum([len(message.spans(part)) for part in parts]))
         self._emit(reader.read(message.spans(_NODES)), frame, nodes, constants)
         outputs = tuple([self._value_name(value, frame) for value in message.messages(_OUTPUTS)])
         defined = {*constants, *(graph_input.name for graph_input in inputs)}
@@ -316,16 +322,19 @@ class Converter:
             opset = opsets.get(domain)
             if opset is None:
                 raise _no_opset(name or op_type, op_type, domain)
-            subgraphs = _NO_SUBGRAPHS
-            if attributes is None:
-                attributes, subgraphs = self._attributes(kind.written, frame)
-                if kind.shared and is_main:
-                    kind.attributes = attributes
             if not is_main:
+                weight = _READ_AGAIN if attributes is None else 1
+                names = len(inputs) + len(outputs) + weight * len(kind.written)
+                self._count_expanded(frame.prefix, names=names)
                 inputs, outputs = tuple(map(frame.name, inputs)), tuple(map(frame.name, outputs))
                 inner = name.rpartition("/")[0].lstrip("/") if scope is None else scope
                 scope = f"{frame.scope}/{inner}".rstrip("/")
                 name = f"{frame.prefix}/{name or op_type}"
+            subgraphs = _NO_SUBGRAPHS
+            if attributes is None:
+                attributes, subgraphs = self._attributes(kind.written, frame)
+                if kind.fixed:
+                    kind.attributes = attributes
             nodes.append(
                 Node(
                     name, domain, op_type, opset, inputs, outputs or _UNWANTED, attributes,
@@ -348,6 +357,11 @@ class Converter:
                 f"function {quoted(function.name)}",
                 f"calls nest deeper than {_DEEPEST_CALL} (does it call itself?)",
             )
+        self._calls += 1
+        parts = (
+            function.inputs, function.outputs, function.defaults, function.opsets, kind.written
+        )  # fmt: skip
+        self._count_expanded(function.name, len(function.nodes), names=sum(map(len, parts)))
         label = frame.prefix + "/" * bool(frame.prefix) + (call_name or kind.op_type)
         seen = self._call_names[label] = self._call_names.get(label, 0) + 1
         if seen > 1 or not call_name:
@@ -372,17 +386,18 @@ class Converter:
             attributes=given,
             depth=frame.depth + 1,
         )
-        self._calls += 1
-        self._count_expanded(len(function.nodes), function.name)
         self._emit(function.nodes, inner, nodes, constants)
 
-    def _count_expanded(self, nodes: int, name: str) -> None:
+    def _count_expanded(self, name: str, nodes: int = 0, *, names: int = 0) -> None:
         """Refuse functions that call functions, or hold bodies, without end."""
         self._expanded += nodes
-        if self._calls > MOST_CALLS or self._expanded > MOST_NODES:
+        self._names_expanded += names
+        too_many = self._expanded > MOST_NODES or self._names_expanded > MOST_NAMES
+        if too_many or self._calls > MOST_CALLS:
             raise InvalidGraphError(
                 f"function {quoted(name)}",
-                f"expands to more than {MOST_CALLS} calls or {MOST_NODES} nodes",
+                f"expands to more than {MOST_CALLS} calls, {MOST_NODES} nodes or {MOST_NAMES}"
+                " names",
             )
 
     def _attributes(self, written: Sequence[Span], frame: _Frame) -> tuple[Attributes, Subgraphs]:

@@ -59,16 +59,16 @@ class Kind:
         op_type: The operator.
         domain: "" for ai.onnx.
         overload: Which of the functions of one name it calls.
-        attributes: (name, value) pairs; None where one has still to be read: a tensor, for the
-            first node of the kind; a graph, a type, or a reference to an attribute of the function
-            around it, for each node.
+        attributes: (name, value) pairs; None where one has still to be read: a tensor once; a
+            graph, a type, or a reference to an attribute of the function around it for each node.
+        fixed: Whether they are the same for each node.
         written: Where the attributes lie.
         constant: What an earlier Constant node of the same bytes holds.
         shared: Whether other nodes may be found to be of this kind.
     """
 
     __slots__ = (
-        "attributes", "constant", "domain", "op_type", "overload", "shared", "written",
+        "attributes", "constant", "domain", "fixed", "op_type", "overload", "shared", "written",
     )  # fmt: skip
 
     def __init__(self, op_type: str, domain: str, overload: str) -> None:
@@ -77,6 +77,7 @@ class Kind:
         self.overload = overload
         self.attributes: tuple[tuple[str, AttributeValue], ...] | None = ()
         self.written: list[Span] = []
+        self.fixed = False
         self.constant: Constant | None = None
         self.shared = False
 
@@ -283,6 +284,7 @@ class NodeReader:
             values.append(value)
         if kind.attributes is not None:
             kind.attributes = tuple(values)
+        kind.fixed = True
         kind.shared = self._share_constants or kind.op_type != "Constant"
         return kind
 

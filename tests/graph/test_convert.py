@@ -567,6 +567,18 @@ def test_all_that_a_call_repeats_of_a_body_counts_as_what_it_expands_to(
         load_model(proto)
 
 
+def test_names_that_calls_repeat_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A call: its function's parameter, result and opset, and a node of three inputs, a result and
+    # an attribute: 3 + 5. Three calls are 24
+    text = """agraph (float[2,3] x) => (float y) { a = my.F(x)  b = my.F(a)  y = my.F(b) }
+        <domain: "my", opset_import: ["" : 21]> F (s) => (t) { t = Concat <axis = 0> (s, s, s) }"""
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NAMES", 24)
+    assert len(load_model(model(text, opsets=MY)).graph.nodes) == 3
+    monkeypatch.setattr("onnxroof.graph.convert.MOST_NAMES", 23)
+    with pytest.raises(InvalidGraphError, match="or 23 names"):
+        load_model(model(text, opsets=MY))
+
+
 def test_declared_types_of_a_body_are_found_by_the_names_of_each_call() -> None:
     proto = model(BRANCHES, opsets=MY)
     body = proto.functions[0].node[0].attribute[0].g

@@ -88,16 +88,23 @@ class UnboundDimensionError(ShapeError):
         self.dims = tuple(dims)
 
 
+_MOST_LISTED = 12
+"""Names a message lists before it gives the number of the rest."""
+
+
 class UnknownDimensionError(ShapeError):
     """A binding for a dimension or input that the model does not have."""
 
     def __init__(self, kind: str, name: str, close_matches: Sequence[str], known: Sequence[str]):
         hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
-        listed = ", ".join(quoted(k) for k in known)
+        listed = ", ".join(quoted(k) for k in known[:_MOST_LISTED])
+        if len(known) > _MOST_LISTED:
+            listed += f" and {len(known) - _MOST_LISTED} more"
         has = (
             f"it has: {listed}" if known else "its sizes are fixed; --input NAME=SHAPE sets others"
         )
         super().__init__(f"the model has no {kind} named {quoted(name)}{hint} ({has})")
+        self.kind = kind
         self.name = name
         self.close_matches = tuple(close_matches)
 

@@ -122,6 +122,15 @@ def test_a_model_without_free_dimensions_says_there_are_none() -> None:
         shape_of("agraph (float[2] x) => (float y) { y = Relu(x) }", dims={"N": 1})
 
 
+def test_of_many_free_dimensions_a_message_lists_a_dozen() -> None:
+    names = [f"d{i}" for i in range(20)]
+    text = f"agraph (float[{','.join(names)}] x) => (float y) {{ y = Relu(x) }}"
+    sizes = dict.fromkeys([*names, "other"], 1)
+    with pytest.raises(UnknownDimensionError, match=r"'d11' and 8 more\)") as caught:
+        onnxroof.analyze(model(text), dims=sizes)
+    assert "'d12'" not in str(caught.value)
+
+
 def test_two_different_sizes_for_one_name_are_an_error() -> None:
     with pytest.raises(UsageError, match="bound to 2 and, through input 'x', to 4"):
         onnxroof.analyze(model(TWO), dims={"batch": 2, "width": 1}, input_shapes={"x": (4, 5, 8)})

@@ -88,6 +88,26 @@ def test_rank_puts_the_fastest_first_and_says_what_it_could_not_read(
     ].count("w32") == 1  # fmt: skip
 
 
+def test_rank_binds_a_dimension_in_the_models_that_have_it(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    proto = onnx.load(folder / "w8.onnx", load_external_data=False)
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    onnx.save(proto, folder / "free.onnx")
+    command = ("rank", str(folder), "--by", "macs", "--format", "csv")
+    assert "bind them, as in: --dim height=N" in run(*command)[1]
+    for jobs in ("1", "2"):
+        code, out, err = run(*command, "--dim", "height=32", "--jobs", jobs)
+        assert (code, err) == (0, "")
+        ranked = {row["model"].rpartition("/")[2]: row for row in csv.DictReader(io.StringIO(out))}
+        # half of the 64 rows, half of the work
+        assert 2 * int(ranked["free.onnx"]["macs"]) == int(ranked["w8.onnx"]["macs"])
+    code, _, err = run(*command, "--dim", "hight=32")
+    assert (code, "none of the models has a free dimension named 'hight'" in err) == (2, True)
+    # one that cannot be ranked for another reason may have it
+    assert run("rank", str(folder / "free.onnx"), "--dim", "channels=3")[0] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

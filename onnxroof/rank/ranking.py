@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from onnxroof.api import analyze, memo_for
 from onnxroof.batches import run_batches
-from onnxroof.errors import OnnxroofError, UsageError
+from onnxroof.errors import OnnxroofError, UnknownDimensionError, UsageError, quoted
+from onnxroof.graph.load import load_model
 from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
 from onnxroof.report.render import DEFAULT_WIDTH
@@ -19,6 +20,8 @@ from onnxroof.report.render import DEFAULT_WIDTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from onnxroof.analysis import Analysis
+    from onnxroof.graph.types import Model
     from onnxroof.hardware.profile import PeakKind
 
 PER_MODEL = ("macs", "parameters", "peak_memory_bytes")
@@ -43,7 +46,7 @@ class RankOptions:
         by: Metric to rank by, on the first device; "": latency, without a device FLOPs.
         jobs: Processes; None: one for every core.
         top: Models to show, 0 for all.
-        dims: Sizes of free dimensions.
+        dims: Sizes of free dimensions, for the models that have them.
         input_shapes: Whole shapes of inputs.
         precision: As for `analyze`.
         runtime: As for `analyze`.
@@ -87,6 +90,7 @@ class Ranked:
         figures: `PER_MODEL`.
         is_lower_bound: Something could not be counted.
         problem: Why it cannot be analysed; "" when it can.
+        without: Names of dimensions to be bound that it does not have.
     """
 
     path: str
@@ -95,13 +99,15 @@ class Ranked:
     figures: tuple[float | None, ...] = ()
     is_lower_bound: bool = False
     problem: str = ""
+    without: tuple[str, ...] = ()
 
 
 def rank(paths: Iterable[str], options: RankOptions) -> list[Ranked]:
     """Analyse models and put the best first; those that cannot be analysed come last.
 
     Raises:
-        UsageError: The metric does not exist, or needs a device.
+        UsageError: The metric does not exist, or needs a device; no model has one of the
+            dimensions to be bound.
         ProfileError: A profile is unknown or invalid.
     """
     metric = find_metric(options.metric)
@@ -120,6 +126,9 @@ def rank(paths: Iterable[str], options: RankOptions) -> list[Ranked]:
         found = list(
             run_batches(_rank_chunk, setting, listed, None, chunk, workers=jobs, total=len(listed))
         )
+    for name in options.dims:
+        if found and all(name in item.without for item in found):
+            raise UsageError(f"none of the models has a free dimension named {quoted(name)}")
     sign = -1 if metric.name == "throughput" else 1
     return sorted(found, key=lambda item: (item.key is None, sign * (item.key or 0), item.path))
 
@@ -142,15 +151,30 @@ def _worker(setting: bytes) -> Callable[[str], Ranked]:
     profiles = [load_profile(name) for name in options.hardware]
     memo = memo_for(options.precision, options.operators)
 
+    def analyzed(model: Model, dims: dict[str, int]) -> Analysis:
+        """The model's analysis; sizes that it has no dimension for are taken out of `dims`."""
+        while True:
+            try:
+                return analyze(
+                    model, profiles, dims=dims, input_shapes=options.input_shapes,
+                    precision=options.precision, runtime=options.runtime, peak=options.peak,
+                    threads=options.threads, memo=memo,
+                )  # fmt: skip
+            except UnknownDimensionError as error:
+                if error.kind != "free dimension" or error.name not in dims:
+                    raise
+                del dims[error.name]
+
     def ranked(path: str) -> Ranked:
+        dims, problem, model = dict(options.dims), "", None
         try:
-            analysis = analyze(
-                path, profiles, dims=options.dims, input_shapes=options.input_shapes,
-                precision=options.precision, runtime=options.runtime, peak=options.peak,
-                threads=options.threads, memo=memo,
-            )  # fmt: skip
+            model = load_model(path)
+            analysis = analyzed(model, dims)
         except OnnxroofError as error:
-            return Ranked(path, None, problem=str(error))
+            problem = str(error)
+        without = tuple([name for name in options.dims if model is None or name not in dims])
+        if problem:
+            return Ranked(path, None, problem=problem, without=without)
         metrics = METRICS
         return Ranked(
             path,
@@ -160,6 +184,7 @@ def _worker(setting: bytes) -> Callable[[str], Ranked]:
             ),
             tuple([metrics[name].of(analysis, 0) for name in PER_MODEL]),
             analysis.totals.is_lower_bound,
+            without=without,
         )
 
     return ranked

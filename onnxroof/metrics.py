@@ -87,7 +87,7 @@ _ALL = (
     ),
     Metric(
         "peak_memory_bytes", "peak memory (weights and activations)",
-        lambda a, _: a.memory.peak_activation_bytes + a.totals.weight_bytes, units.size,
+        lambda a, _: a.memory.peak_activation_bytes + a.memory.weight_bytes, units.size,
     ),
     Metric(
         "peak_activation_bytes", "peak memory (activations)",

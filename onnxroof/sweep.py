@@ -237,8 +237,8 @@ _SHAPES = 4
 
 
 def _point(found: Analysis, sizes: Sizes) -> SweepPoint:
-    plan, totals = found.kernels, found.totals
-    peak = found.memory.peak_activation_bytes + totals.weight_bytes
+    plan = found.kernels
+    peak = found.memory.peak_activation_bytes + found.memory.weight_bytes
     traffic = plan.traffic_bytes
     devices = tuple(
         DevicePoint(

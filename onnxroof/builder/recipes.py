@@ -63,12 +63,16 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a node costs before fusion; None where it is not known, and why (`gap`)."""
+    """What a node costs before fusion; None where it is not known, and why (`gap`).
+
+    `weight_bytes` are as stored, `held_weight_bytes` as a run holds them.
+    """
 
     macs: int | None
     flops: int | None
     parameters: int
     weight_bytes: int
+    held_weight_bytes: int
     gap: str
 
 
@@ -229,7 +233,7 @@ def _work(shaped: ShapedGraph) -> Work:
     parameters = sum([weight.parameters for weight in weights])
     stored = sum([weight.stored_bytes or 0 for weight in weights])
     gap = f"{node.op_type}: {node.note}" if node.status is Status.UNKNOWN else ""
-    return Work(node.macs, node.flops, parameters, stored, gap)
+    return Work(node.macs, node.flops, parameters, stored, cost.held_weight_bytes, gap)
 
 
 def recipe_of(key: Key, node: Node, call: OpCall, shaped: ShapedGraph, given: int) -> Recipe:

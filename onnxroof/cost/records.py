@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onnxroof.graph.types import Constant, DType, Node
-    from onnxroof.ops.call import OpCall
+    from onnxroof.ops.call import OpCall, TensorInfo
     from onnxroof.shapes import ShapedGraph
 
 
@@ -284,7 +284,36 @@ class GraphCost:
         """Bytes of the weights as stored."""
         return 0 if self.stock is None else self.stock.weight_bytes()
 
+    @cached_property
+    def held_weight_bytes(self) -> int:
+        """Bytes of the weights as a run holds them: at the precision asked for, else as stored."""
+        if self.stock is None:
+            return 0
+        held = _held_types(self)
+        total = 0
+        for weight in self.weights:
+            if weight.role is Role.WEIGHT:
+                info = held.get(weight.constant.identity)
+                converted = info is not None and info.dtype is not weight.constant.dtype
+                nbytes = info.nbytes if info is not None and converted else weight.stored_bytes
+                total += nbytes or 0
+        return total
+
     def origins(self, name: str) -> tuple[Constant, ...]:
         """The constants a tensor comes from; none for one that is computed in a run."""
         constant = self.shaped.graph.constants.get(name)
         return self.roots.get(name, ()) if constant is None else (constant,)
+
+
+def _held_types(cost: GraphCost) -> dict[object, TensorInfo]:
+    """What is known of the constants of a graph and its bodies in a run, by identity."""
+    tensors = cost.shaped.tensors
+    held = {
+        constant.identity: tensors[name]
+        for name, constant in cost.shaped.graph.constants.items()
+        if name in tensors
+    }
+    for node in cost.nodes:
+        for body in node.bodies:
+            held |= _held_types(body.cost)
+    return held

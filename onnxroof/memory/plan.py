@@ -32,7 +32,6 @@ class MemoryPlan:
         peak_node: The node that runs then; None for a graph without nodes.
         peak_tensors: The tensors alive then, largest first.
         live_bytes: Sum alive while each node runs, by node index.
-        weight_bytes: Bytes of the weights as stored.
         unknown: Tensors whose size is not known: with any, the peak is a lower bound.
         kernels: The kernel plan this belongs to.
         lifetimes: When each tensor is alive, in file order.
@@ -42,10 +41,14 @@ class MemoryPlan:
     peak_node: Step | None
     peak_tensors: tuple[LiveTensor, ...]
     live_bytes: tuple[int, ...]
-    weight_bytes: int
     unknown: tuple[str, ...]
     kernels: KernelPlan = field(repr=False)
     lifetimes: Lifetimes = field(repr=False)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as a run holds them: at the precision asked for, else as stored."""
+        return self.kernels.cost.held_weight_bytes
 
     @property
     def is_lower_bound(self) -> bool:
@@ -152,8 +155,10 @@ class MemoryPlan:
         workspace = (
             f", {fused.workspace_bytes:,} bytes of workspace" if fused.workspace_bytes else ""
         )
+        converted = self.weight_bytes != self.kernels.cost.weight_bytes
+        weight_rule = "at the precision asked for" if converted else "as stored"
         rows = [
-            MemoryRow("weights", "weights", self.weight_bytes, "as stored"),
+            MemoryRow("weights", "weights", self.weight_bytes, weight_rule),
             MemoryRow(
                 "preallocated", "activations preallocated", self.preallocated_bytes,
                 "every tensor in a buffer of its own",
@@ -230,7 +235,6 @@ def plan_memory(plan: KernelPlan) -> MemoryPlan:
         peak_node=step,
         peak_tensors=tuple([LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]),
         live_bytes=tuple(live),
-        weight_bytes=cost.weight_bytes,
         unknown=lifetimes.unknown,
         kernels=plan,
         lifetimes=lifetimes,

@@ -236,7 +236,7 @@ class CostFunction:
             elif name in _OF_NODES:
                 values.append(sum([getattr(recipe.work, name) or 0 for recipe in draft.recipes]))
             else:
-                weights = sum([recipe.work.weight_bytes for recipe in draft.recipes])
+                weights = sum([recipe.work.held_weight_bytes for recipe in draft.recipes])
                 peak = peak_bytes(draft)
                 values.append(peak if name == "peak_activation_bytes" else peak + weights)
         return tuple(values)

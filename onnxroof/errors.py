@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _LONGEST_NAME = 200
 """Names come from files; a longer one is cut in messages."""
@@ -20,6 +20,13 @@ def quoted(name: str) -> str:
     """A name from a file, quoted, control characters escaped, cut to a sane length."""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
     return "'" + "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown) + "'"
+
+
+def named(names: Collection[str], most: int = 3) -> str:
+    """Some names for a message: "a, b, c and 4 more"."""
+    shown = list(names)[:most]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 class OnnxroofError(Exception):
@@ -97,9 +104,7 @@ class UnknownDimensionError(ShapeError):
 
     def __init__(self, kind: str, name: str, close_matches: Sequence[str], known: Sequence[str]):
         hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
-        listed = ", ".join(quoted(k) for k in known[:_MOST_LISTED])
-        if len(known) > _MOST_LISTED:
-            listed += f" and {len(known) - _MOST_LISTED} more"
+        listed = named([quoted(k) for k in known], _MOST_LISTED)
         has = (
             f"it has: {listed}" if known else "its sizes are fixed; --input NAME=SHAPE sets others"
         )

@@ -236,7 +236,7 @@ class Device:
         peak: "vendor" or "sustained" figures.
     """
 
-    def __init__(self, hardware: HardwareProfile, peak: PeakKind = "vendor") -> None:
+    def __init__(self, hardware: HardwareProfile, peak: PeakKind) -> None:
         self.hardware = hardware
         self.kind = peak
         self.bandwidth = hardware.bandwidth_bytes_per_second(peak)

@@ -231,9 +231,10 @@ def _work(shaped: ShapedGraph) -> Work:
     node = cost.nodes[0]
     weights = [weight for weight in cost.weights if weight.role is Role.WEIGHT]
     parameters = sum([weight.parameters for weight in weights])
-    stored = sum([weight.stored_bytes or 0 for weight in weights])
     gap = f"{node.op_type}: {node.note}" if node.status is Status.UNKNOWN else ""
-    return Work(node.macs, node.flops, parameters, stored, cost.held_weight_bytes, gap)
+    return Work(
+        node.macs, node.flops, parameters, cost.weight_bytes, cost.held_weight_bytes, gap
+    )  # fmt: skip
 
 
 def recipe_of(key: Key, node: Node, call: OpCall, shaped: ShapedGraph, given: int) -> Recipe:

@@ -293,9 +293,9 @@ class GraphCost:
         total = 0
         for weight in self.weights:
             if weight.role is Role.WEIGHT:
-                info = held.get(weight.constant.identity)
-                converted = info is not None and info.dtype is not weight.constant.dtype
-                nbytes = info.nbytes if info is not None and converted else weight.stored_bytes
+                info, nbytes = held.get(weight.constant.identity), weight.stored_bytes
+                if info is not None and info.dtype is not weight.constant.dtype:
+                    nbytes = info.nbytes
                 total += nbytes or 0
         return total
 

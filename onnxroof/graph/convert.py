@@ -99,16 +99,13 @@ class _Frame:
 
     def name(self, inner: str) -> str:
         """The name in the expanded graph of a name in the function's body."""
-        return _renamed(self.rename, self.prefix, inner)
-
-
-def _renamed(rename: dict[str, str] | None, prefix: str, inner: str) -> str:
-    if rename is None or not inner:
-        return inner
-    known = rename.get(inner)
-    if known is None:
-        known = rename[inner] = f"{prefix}/{inner}"
-    return known
+        rename = self.rename
+        if rename is None or not inner:
+            return inner
+        known = rename.get(inner)
+        if known is None:
+            known = rename[inner] = f"{self.prefix}/{inner}"
+        return known
 
 
 class _Function:

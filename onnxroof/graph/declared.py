@@ -144,7 +144,8 @@ class DeclaredTypes(Mapping[str, ValueType]):
 
     Args:
         infos: What was written; the same for all calls of a function.
-        rename: Names within a function → those in the expanded graph; None outside of functions.
+        rename: Names within a function → those in the expanded graph; None outside of functions,
+            where a name stays what it is.
         prefix: What stands in front of a name that is not among these.
     """
 
@@ -152,30 +153,26 @@ class DeclaredTypes(Mapping[str, ValueType]):
         self, infos: WrittenTypes, rename: Mapping[str, str] | None = None, prefix: str = ""
     ) -> None:
         self._infos = infos
-        self._rename = rename
-        self._prefix = f"{prefix}/"
+        self._rename = rename or {}
+        self._prefix = "" if rename is None else f"{prefix}/"
 
     @cached_property
     def _written_as(self) -> Mapping[str, str]:
         """Names in the expanded graph → names within the function."""
-        return {outer: inner for inner, outer in (self._rename or {}).items()}
+        return {outer: inner for inner, outer in self._rename.items()}
 
     def __getitem__(self, name: str) -> ValueType:
-        inner = name
-        if self._rename is not None and name in self._written_as:
-            inner = self._written_as[name]
-        elif self._rename is not None:
-            inner = name.removeprefix(self._prefix)
-            if inner == name:
+        inner = self._written_as.get(name)
+        if inner is None:
+            if not name.startswith(self._prefix):
                 raise KeyError(name)
+            inner = name.removeprefix(self._prefix)
         try:
             return self._infos.type_of(inner, name)
         except WireError as error:
             raise WireError(f"the declared type of {quoted(name)} is broken: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
-        if self._rename is None:
-            return iter(self._infos.places)
         rename, prefix = self._rename, self._prefix
         return (rename.get(inner) or prefix + inner for inner in self._infos.places)
 

@@ -272,10 +272,10 @@ class NodeReader:
             value = known.get(raw)
             if value is None:
                 attribute = Message(self._source, begin, end)
-                held = attribute_kind(attribute)
-                if held not in PLAIN or attribute.has(_REFERENCE):
+                held, is_reference = attribute_kind(attribute), attribute.has(_REFERENCE)
+                if held not in PLAIN or is_reference:
                     kind.attributes = None
-                    if held not in (TENSOR, SPARSE) or attribute.has(_REFERENCE):
+                    if held not in (TENSOR, SPARSE) or is_reference:
                         return kind
                     continue
                 value = self.name(attribute.raw(_ATTRIBUTE_NAME)), plain_value(attribute)

@@ -10,7 +10,7 @@ from onnxroof.fusion.plan import KernelPlan
 from onnxroof.roofline import Device, apply_roofline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+    from collections.abc import Iterable, Iterator, Mapping, Set
 
     from onnxroof.analysis import Analysis
     from onnxroof.cost import GraphCost, NodeCost
@@ -228,10 +228,3 @@ def scaled(kernel: Kernel, share: float, nbytes: int) -> Kernel:
         flops=None if kernel.flops is None else round(kernel.flops * share),
         weight_bytes=None if kernel.weight_bytes is None else max(kernel.weight_bytes - nbytes, 0),
     )
-
-
-def named(names: Collection[str], most: int = 3) -> str:
-    """Some names for a message: "a, b, c and 4 more"."""
-    shown = list(names)[:most]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")

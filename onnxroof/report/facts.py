@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof import units
 from onnxroof.bounded import lower, upper
+from onnxroof.errors import named
 from onnxroof.units import printable
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 6
 """Lines of one kind (assumptions, unknown operators …) a report for people shows."""
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,8 @@ def assumptions(analysis: Analysis) -> list[str]:
 
 
 def _data_dependent_line(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:_MOST_NAMES])
-    if len(names) > _MOST_NAMES:
-        listed += f" and {len(names) - _MOST_NAMES} more"
     return (
-        f"sizes that only a run tells are taken at their largest: {listed}"
+        f"sizes that only a run tells are taken at their largest: {named(names)}"
         f" (--dim {names[0]}=N sets one)"
     )
 

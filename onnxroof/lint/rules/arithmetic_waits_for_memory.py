@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof import units
-from onnxroof.lint.reading import device, named, timed
+from onnxroof.errors import named
+from onnxroof.lint.reading import device, timed
 from onnxroof.lint.rule import Rule, Severity
 from onnxroof.roofline import Bound
 

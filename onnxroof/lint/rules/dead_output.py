@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxroof.lint.reading import named, readers, runs
+from onnxroof.errors import named
+from onnxroof.lint.reading import readers, runs
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof import units
-from onnxroof.lint.reading import named, runs, without
+from onnxroof.errors import named
+from onnxroof.lint.reading import runs, without
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:

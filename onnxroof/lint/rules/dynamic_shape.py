@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof import units
+from onnxroof.errors import named
 from onnxroof.graph.types import SymbolicDim
-from onnxroof.lint.reading import named
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxroof.lint.reading import kernel_by_node, named, producers, readers, runs, without
+from onnxroof.errors import named
+from onnxroof.lint.reading import kernel_by_node, producers, readers, runs, without
 from onnxroof.lint.rule import Rule, Severity
 
 if TYPE_CHECKING:

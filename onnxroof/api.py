@@ -22,6 +22,7 @@ from onnxroof.hardware.read import load_profile
 from onnxroof.latency.predict import Predictor
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.memory import plan_memory
+from onnxroof.open_shapes import with_open_shapes
 from onnxroof.plugins import read_operators
 from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
@@ -56,7 +57,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     hardware: Hardware | Iterable[Hardware] | None = (),
     *,
     dims: Mapping[str, int] | None = None,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     precision: str = "",
     runtime: str | None = None,
     peak: PeakKind = "vendor",
@@ -72,7 +73,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
             `Model` loaded before.
         hardware: Name of a shipped profile, path of a YAML file, a `HardwareProfile`, or several.
         dims: Sizes of free dimensions by name.
-        input_shapes: Whole shapes of inputs by name.
+        input_shapes: Whole shapes of inputs by name; a name in the place of a size, as in
+            ("batch", 3, 224, 224), leaves that dimension open, for `dims` to size.
         precision: "fp16", "bf16", "fp8", "int8" or "fp32": as if weights and activations were
             stored and computed so; "" keeps the file's types.
         runtime: Whose fusions, algorithms and overheads to expect: a runtime's name, a fusion
@@ -97,8 +99,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     _check_text(runtime, "runtime", "a name or the path of a YAML file")
     _check_text(precision, "precision", "a type such as 'fp16'")
     profiles = _profiles(hardware, threads)
-    model = _loaded(source)
-    bindings = Bindings.of(dims, input_shapes)
+    model, sizes = with_open_shapes(_loaded(source), input_shapes)
+    bindings = Bindings.of(dims, sizes)
     if memo is None:
         memo = memo_for(precision, operators) if operators is not None else _shared_memo(precision)
     shaped, findings = infer_shapes(model.graph, bindings, memo)

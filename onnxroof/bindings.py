@@ -46,16 +46,17 @@ class Bindings:
     assumptions: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     free_names: tuple[str, ...] = ()
+    _inputs: tuple[GraphInput, ...] = ()
 
     @classmethod
     def of(
         cls,
         dims: Mapping[str, int] | None = None,
-        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     ) -> Bindings:
         """Bindings as the caller gave them. Raises UsageError for sizes that cannot be."""
         sizes = {
-            name: _whole_size(size, f"dimension {quoted(name)}")
+            name: whole_size(size, f"dimension {quoted(name)}")
             for name, size in _by_name(dims, "dims", "{'batch': 8}")
         }
         shapes = {
@@ -75,7 +76,7 @@ class Bindings:
             return None
         self.used.update(expression.names)
         size = expression(self.sizes)
-        return _whole_size(size, f"dimension {quoted(name)}")
+        return whole_size(size, f"dimension {quoted(name)}")
 
     def bind_inputs(self, graph: Graph) -> dict[str, TensorInfo]:
         """Every run-time input of the graph with all its sizes known.
@@ -85,8 +86,9 @@ class Bindings:
             UnknownDimensionError: `input_shapes` names an input that does not exist.
             InvalidGraphError: An input has another number of dimensions than bound.
         """
-        self._check_inputs(graph.inputs)
+        check_inputs(graph.inputs, self.input_shapes)
         self._bind_names_of_shapes(graph.inputs)
+        self._inputs = graph.inputs
         self.free_names = tuple(
             dict.fromkeys(
                 dim.name
@@ -102,8 +104,7 @@ class Bindings:
             if info.shape is not None and not is_countable(info.shape):
                 raise InvalidGraphError(
                     f"input {quoted(name)}",
-                    f"has more than 2^63 elements ({_spelled(info.shape):.200}): "
-                    "bind smaller sizes",
+                    f"has more than 2^63 elements ({spelled(info.shape):.200}): bind smaller sizes",
                 )
         if missing:
             self._check_misspelled(missing)
@@ -111,20 +112,6 @@ class Bindings:
             needed = [item for item in missing.items() if derived(item[0], given) is None]
             raise UnboundDimensionError(tuple(needed))
         return infos
-
-    def _check_inputs(self, inputs: Iterable[GraphInput]) -> None:
-        known = {item.name: item for item in inputs}
-        for name, shape in self.input_shapes.items():
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                raise UnknownDimensionError("input", name, close, tuple(known))
-            declared = known[name].type.shape
-            if declared is not None and len(declared) != len(shape):
-                raise InvalidGraphError(
-                    f"input {quoted(name)}",
-                    f"has {len(declared)} dimensions ({_spelled(declared)}), "
-                    f"{len(shape)} were bound ({_spelled(shape)})",
-                )
 
     def _bind_names_of_shapes(self, inputs: Iterable[GraphInput]) -> None:
         for item in inputs:
@@ -169,8 +156,8 @@ class Bindings:
                 for dim, size in zip(kind.shape, shape, strict=True)
             ):
                 self.assumptions.append(
-                    f"input {quoted(item.name)} is {_spelled(shape)} as bound, "
-                    f"where the file says {_spelled(kind.shape)}"
+                    f"input {quoted(item.name)} is {spelled(shape)} as bound, "
+                    f"where the file says {spelled(kind.shape)}"
                 )
             return TensorInfo(kind.dtype, shape)
         if kind.kind != "tensor" or kind.shape is None:
@@ -203,7 +190,17 @@ class Bindings:
         for name in self.sizes:
             if name not in self.used and name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
-                raise UnknownDimensionError("free dimension", name, close, known)
+                opens = opening(name, self._inputs)
+                raise UnknownDimensionError("free dimension", name, close, known, opens)
+
+
+def opening(name: str, inputs: Iterable[GraphInput]) -> str:
+    """The option that makes a dimension of this name of the first one an input has; "" for none."""
+    for item in inputs:
+        if item.type.shape:
+            shape = ",".join(map(str, (name, *item.type.shape[1:])))
+            return f"--input {item.name}={shape}"
+    return ""
 
 
 @lru_cache(maxsize=1024)
@@ -240,6 +237,24 @@ def declared_info(kind: ValueType, bindings: Bindings) -> TensorInfo:
     return TensorInfo(kind.dtype, known if len(known) == len(dims) else None)
 
 
+def check_inputs(
+    inputs: Iterable[GraphInput], shapes: Mapping[str, Sequence[int | SymbolicDim]]
+) -> None:
+    """Refuse a shape for an input that is not there, or that has other dimensions in number."""
+    known = {item.name: item for item in inputs}
+    for name, shape in shapes.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise UnknownDimensionError("input", name, close, tuple(known))
+        declared = known[name].type.shape
+        if declared is not None and len(declared) != len(shape):
+            raise InvalidGraphError(
+                f"input {quoted(name)}",
+                f"has {len(declared)} dimensions ({spelled(declared)}), "
+                f"{len(shape)} were bound ({spelled(shape)})",
+            )
+
+
 def _by_name(given: object, argument: str, example: str) -> Iterable[tuple[str, object]]:
     """The entries of an argument. Raises UsageError for anything but a mapping from names."""
     if given is None:
@@ -252,10 +267,10 @@ def _by_name(given: object, argument: str, example: str) -> Iterable[tuple[str, 
 def _whole_shape(shape: object, where: str) -> tuple[int, ...]:
     if not isinstance(shape, Iterable):
         raise UsageError(f"{where}: a shape is a sequence of sizes, got {shape!r:.200}")
-    return tuple([_whole_size(size, where) for size in shape])
+    return tuple([whole_size(size, where) for size in shape])
 
 
-def _whole_size(size: object, where: str) -> int:
+def whole_size(size: object, where: str) -> int:
     """The size as a plain int, whatever kind of integer it is. Raises UsageError for others."""
     if not isinstance(size, SupportsIndex) or isinstance(size, bool):
         raise UsageError(f"{where}: a size must be a whole number from 0 on, got {size!r:.200}")
@@ -271,7 +286,8 @@ def _whole_size(size: object, where: str) -> int:
     return whole
 
 
-def _spelled(shape: Iterable[int | SymbolicDim]) -> str:
+def spelled(shape: Iterable[int | SymbolicDim]) -> str:
+    """A shape as a text: 1×3×224×224."""
     return "×".join(str(dim) for dim in shape) or "scalar"
 
 

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+_INPUT_HELP = (
+    "Whole shape of an input: x=1x3x640x640; a name in it, as in x=batch,3,640,640, leaves that"
+    " dimension free. May be repeated."
+)
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
 
@@ -95,7 +100,7 @@ def _with_exit_codes(function: Callable[P, None]) -> Callable[P, None]:
 class Settings(TypedDict):
     """What `analyze` and `sweep` are told alike."""
 
-    input_shapes: dict[str, tuple[int, ...]]
+    input_shapes: dict[str, tuple[int | str, ...]]
     precision: str
     runtime: str | None
     peak: PeakKind
@@ -124,7 +129,7 @@ class ModelOptions:
         return parse_dims(self.dim)
 
     @property
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+    def input_shapes(self) -> dict[str, tuple[int | str, ...]]:
         """Whole shapes of inputs. Raises UsageError for a text that is none."""
         from onnxroof.options import parse_input_shapes
 
@@ -173,7 +178,7 @@ def model_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--input", "input_", multiple=True, metavar="NAME=SHAPE",
-            help="Whole shape of an input: x=1x3x640x640. May be repeated.",
+            help=_INPUT_HELP,
         ),
         click.option(
             "--precision", default="", metavar="TYPE",
@@ -299,7 +304,7 @@ def report(  # noqa: PLR0913, PLR0917 - one parameter an option
 )  # fmt: skip
 @click.option(
     "--input", "input_", multiple=True, metavar="NAME=SHAPE",
-    help="Whole shape of an input: x=1x3x640x640. May be repeated.",
+    help=_INPUT_HELP,
 )  # fmt: skip
 @click.option("--operators", metavar="FILE", help="YAML file that describes operators of your own.")
 @click.option(
@@ -405,7 +410,8 @@ def explain_rule(rule: str) -> None:
 )  # fmt: skip
 @click.option(
     "--input", "input_", multiple=True, metavar="NAME=SHAPE",
-    help="Whole shape of an input, which is then fixed: x=1x3x640x640. May be repeated.",
+    help="Whole shape of an input: x=1x3x640x640 fixes it, x=batch,3,side,side has formulas in"
+    " batch and side. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True,
@@ -679,7 +685,7 @@ def show_hardware(name: str) -> None:
 @click.argument("file")
 @_with_exit_codes
 def check_hardware(file: str) -> None:
-    """Check a profile of your own in FILE; lists every problem at once."""
+    """Check a profile, your own in FILE or a shipped one; lists every problem at once."""
     from onnxroof.errors import InvalidProfileError
     from onnxroof.hardware.read import check_profile
 

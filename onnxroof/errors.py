@@ -102,12 +102,20 @@ _MOST_LISTED = 12
 class UnknownDimensionError(ShapeError):
     """A binding for a dimension or input that the model does not have."""
 
-    def __init__(self, kind: str, name: str, close_matches: Sequence[str], known: Sequence[str]):
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        close_matches: Sequence[str],
+        known: Sequence[str],
+        opening: str = "",
+    ) -> None:
+        """Take what is known, and the option that would open a dimension where none is free."""
         hint = f"; did you mean {quoted(close_matches[0])}?" if close_matches else ""
         listed = named([quoted(k) for k in known], _MOST_LISTED)
-        has = (
-            f"it has: {listed}" if known else "its sizes are fixed; --input NAME=SHAPE sets others"
-        )
+        has = f"it has: {listed}" if known else "its sizes are fixed"
+        if opening and not known:
+            has += f"; {opening} opens one"
         super().__init__(f"the model has no {kind} named {quoted(name)}{hint} ({has})")
         self.kind = kind
         self.name = name

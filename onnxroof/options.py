@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SIZE = re.compile(r"[0-9]{1,18}")
-_SHAPE = re.compile(r"[0-9]{1,18}(?:[x×,][0-9]{1,18})*")
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def parse_dims(options: Iterable[str]) -> dict[str, int]:
@@ -34,22 +34,30 @@ def parse_dims(options: Iterable[str]) -> dict[str, int]:
     return sizes
 
 
-def parse_input_shapes(options: Iterable[str]) -> dict[str, tuple[int, ...]]:
+def parse_input_shapes(options: Iterable[str]) -> dict[str, tuple[int | str, ...]]:
     """Shapes by name of the input from `x=1x3x640x640` and the like; `x=` is a scalar.
+
+    A name in the place of a size leaves the dimension open: `x=batch,3,640,640`. Where there is a
+    comma, only commas part the sizes, so that a name may have an x.
 
     Raises:
         UsageError: An option is not NAME=SHAPE, or binds an input a second time.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int | str, ...]] = {}
     for option in options:
         name, equals, text = option.rpartition("=")
         name, text = name.strip(), text.strip()
-        if not equals or not name or (text and not _SHAPE.fullmatch(text)):
+        parts = re.split("," if "," in text else "[x×]", text) if text else []
+        if (
+            not equals
+            or not name
+            or not all(_SIZE.fullmatch(p) or _NAME.fullmatch(p) for p in parts)
+        ):
             raise UsageError(
                 f"--input {quoted(option)}: a name and a whole shape are meant, for example"
-                " --input x=1x3x640x640"
+                " --input x=1x3x640x640, or --input x=batch,3,640,640 to leave one open"
             )
         if name in shapes:
             raise UsageError(f"--input {quoted(name)} is given twice; give it once")
-        shapes[name] = tuple(int(size) for size in re.split("[x×,]", text)) if text else ()
+        shapes[name] = tuple([int(p) if _SIZE.fullmatch(p) else p for p in parts])
     return shapes

@@ -153,7 +153,9 @@ def _part(text: str, option: str) -> list[int]:
     if found is None:
         raise _bad_range(option)
     size, last, sign, by = int(found[1]), int(found[2]), found[3], int(found[4] or 1)
-    if last < size or by < 1 or (sign == "*" and (by < 2 or size < 1)):
+    if last < size:
+        raise UsageError(f"--dim {quoted(option)}: {text} ends before it begins")
+    if by < 1 or (sign == "*" and (by < 2 or size < 1)):
         raise _bad_range(option)
     sizes: list[int] = []
     while size <= last and len(sizes) <= MOST_POINTS:
@@ -174,7 +176,7 @@ def sweep(  # noqa: PLR0913 - every argument is one choice of the caller
     hardware: Sequence[str | HardwareProfile] | str | HardwareProfile = (),
     *,
     ranges: Mapping[str, Sequence[int]],
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     precision: str = "",
     runtime: str | None = None,
     peak: PeakKind = "vendor",

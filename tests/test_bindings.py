@@ -118,7 +118,7 @@ def test_a_misspelled_dimension_is_named_rather_than_called_missing(typed: str) 
 
 
 def test_a_model_without_free_dimensions_says_there_are_none() -> None:
-    with pytest.raises(UnknownDimensionError, match="its sizes are fixed; --input NAME=SHAPE"):
+    with pytest.raises(UnknownDimensionError, match="its sizes are fixed; --input x=N opens one"):
         shape_of("agraph (float[2] x) => (float y) { y = Relu(x) }", dims={"N": 1})
 
 

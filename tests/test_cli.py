@@ -106,6 +106,7 @@ def test_options_reach_the_analysis(run: Callable[..., Run]) -> None:
         (["report", RESNET, "--dim", "batch=2"], 4, "'batch'"),
         (["report", RESNET, "--hw", "v10"], 5, "did you mean 'v100'?"),
         (["hw", "show", "v10"], 5, "did you mean 'v100'?"),
+        (["hw", "check", "v10"], 5, "did you mean 'v100'?"),
         (["hw", "check", str(ROOT / "pyproject.toml")], 5, "pyproject.toml"),
     ],
 )
@@ -160,9 +161,10 @@ def test_profiles_can_be_listed_shown_and_checked(run: Callable[..., Run]) -> No
     assert code == 0
     assert all(name in out for name in ("v100", "10980xe", "mobile-arm"))
     assert "v100-datasheet" in run("hw", "show", "v100")[1]
-    code, out, err = run("hw", "check", str(ROOT / "hardware_profiles" / "v100.yaml"))
-    assert (code, err) == (0, "")
-    assert out.endswith("no problems\n")
+    for profile in (str(ROOT / "hardware_profiles" / "v100.yaml"), "v100"):
+        code, out, err = run("hw", "check", profile)
+        assert (code, err) == (0, "")
+        assert out.endswith("no problems\n")
 
 
 def test_the_version_is_printed(run: Callable[..., Run]) -> None:

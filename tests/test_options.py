@@ -32,11 +32,24 @@ def test_a_shape_is_numbers_between_crosses(text: str) -> None:
     assert parse_input_shapes([f"images:0={text}"]) == {"images:0": (1, 3, 640, 640)}
 
 
+@pytest.mark.parametrize("text", ["batch,3,max,max", "batchx3xhxw"])
+def test_a_name_in_a_shape_leaves_a_dimension_open(text: str) -> None:
+    first, second, *_ = parse_input_shapes([f"x={text}"])["x"]
+    assert (first, second) == ("batch", 3)
+
+
+def test_commas_part_names_that_have_an_x() -> None:
+    assert parse_input_shapes(["x=batch,3,max,max"]) == {"x": ("batch", 3, "max", "max")}
+    assert parse_input_shapes(["x=ba×3"]) == {"x": ("ba", 3)}
+
+
 def test_an_input_without_sizes_is_a_scalar() -> None:
     assert parse_input_shapes(["x="]) == {"x": ()}
 
 
-@pytest.mark.parametrize("option", ["x", "x=1xx3", "x=1x-3", "=1x3", "x=axb"])
+@pytest.mark.parametrize(
+    "option", ["x", "x=1xx3", "x=1x-3", "=1x3", "x=1x+3", "x=a, b", "x=3d,1", "x=maxx1"]
+)
 def test_what_is_no_shape_is_refused_with_an_example(option: str) -> None:
     with pytest.raises(UsageError, match="for example --input x=1x3x640x640"):
         parse_input_shapes([option])

@@ -67,12 +67,17 @@ def test_sizes_are_listed_multiplied_or_added(text: str, sizes: tuple[int, ...])
 
 @pytest.mark.parametrize(
     "option",
-    ["batch", "=3", "batch=", "batch=a", "batch=1..", "batch=5..1", "batch=0..8*2", "batch=1..8*1",
+    ["batch", "=3", "batch=", "batch=a", "batch=1..", "batch=0..8*2", "batch=1..8*1",
      "batch=1..8+0", "batch=-1", "batch=1.5", "batch=1;2", "batch=1..8*2*2"],
 )  # fmt: skip
 def test_what_is_no_range_is_refused_with_an_example(option: str) -> None:
     with pytest.raises(UsageError, match=r"for example --dim batch=1,2,4"):
         parse_ranges([option])
+
+
+def test_a_range_does_not_end_before_it_begins() -> None:
+    with pytest.raises(UsageError, match=r"'batch=2,5..1': 5..1 ends before it begins"):
+        parse_ranges(["batch=2,5..1"])
 
 
 def test_a_dimension_is_swept_once() -> None:

@@ -38,7 +38,7 @@ class CheckOptions:
     limits: Mapping[str, str | None] = field(default_factory=dict)
     hardware: Sequence[str] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     precision: str = ""
     runtime: str | None = None
     peak: str = "vendor"

@@ -122,12 +122,12 @@ class _Reader:
             return {}
         return {name: size for name, size in value.items() if isinstance(size, int)}
 
-    def _inputs(self, entry: dict[str, Value], where: str) -> dict[str, tuple[int, ...]]:
+    def _inputs(self, entry: dict[str, Value], where: str) -> dict[str, tuple[int | str, ...]]:
         value = entry.get("inputs") or {}
-        shapes: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int | str, ...]] = {}
         for name, shape in value.items() if isinstance(value, dict) else ():
-            if isinstance(shape, list) and all(map(_is_size, shape)):
-                shapes[name] = tuple([size for size in shape if isinstance(size, int)])
+            if isinstance(shape, list) and all(_is_size(d) or isinstance(d, str) for d in shape):
+                shapes[name] = tuple([dim for dim in shape if isinstance(dim, int | str)])
         if not isinstance(value, dict) or len(shapes) < len(value):
             self._say(f"{where}.inputs", "shapes by name are meant: {x: [1, 3, 224, 224]}")
         return shapes

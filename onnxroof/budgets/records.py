@@ -41,7 +41,7 @@ class Budget:
     hardware: str
     limits: tuple[Limit, ...]
     dims: Mapping[str, int] = field(default_factory=dict)
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     precision: str = ""
     runtime: str | None = None
     peak: str = "vendor"

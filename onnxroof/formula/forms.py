@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from onnxroof.bindings import derived
+from onnxroof.bindings import Bindings, check_inputs, derived, opening
 from onnxroof.errors import UnknownDimensionError, UsageError, quoted
 from onnxroof.formula.measure import QUANTITIES, RANK, Measure, NoFormError, Sizes
 from onnxroof.formula.probe import STEPS, axis_of
 from onnxroof.graph.load import load_model
 from onnxroof.graph.types import Model, SymbolicDim, ValueType
+from onnxroof.open_shapes import with_open_shapes
 from onnxroof.ops.call import TensorInfo
 from onnxroof.polynomial import Polynomial, interpolate
 from onnxroof.shapes import Memo
@@ -83,32 +84,30 @@ def formulas_of(
     source: ModelSource,
     *,
     dims: Sizes | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, tuple[int | str, ...]] | None = None,
 ) -> ClosedForms:
     """Closed forms of a model file in its named free dimensions.
 
     Args:
         source: Path, bytes or ModelProto.
         dims: Sizes at which the model is known to work, as for `closed_forms`.
-        input_shapes: Shapes of inputs whose unnamed dimensions are then fixed.
+        input_shapes: Shapes of inputs, as for `analyze`: unnamed dimensions are then fixed, and
+            a name leaves its dimension free.
 
     Raises:
         ModelError: The file cannot be read.
         UnknownDimensionError: A dimension or input that the model does not have.
     """
-    model = load_model(source)
-    shapes = input_shapes or {}
-    known = {item.name: item for item in model.graph.inputs}
-    for name in shapes:
-        if name not in known:
-            close = difflib.get_close_matches(name, known)
-            raise UnknownDimensionError("input", name, close, tuple(known))
+    model, shapes = with_open_shapes(load_model(source), input_shapes)
+    inputs, bound = model.graph.inputs, Bindings.of(None, shapes).input_shapes
+    check_inputs(inputs, bound)
     named = free_dimensions(model)
     for name in dims or {}:
         if name not in named and derived(name, named) is None:
             close = difflib.get_close_matches(name, named)
-            raise UnknownDimensionError("free dimension", name, close, named)
-    infos = {n: TensorInfo(known[n].type.dtype, tuple(shape)) for n, shape in shapes.items()}
+            raise UnknownDimensionError("free dimension", name, close, named, opening(name, inputs))
+    types = {item.name: item.type.dtype for item in inputs}
+    infos = {name: TensorInfo(types[name], shape) for name, shape in bound.items()}
     return closed_forms(with_inputs_bound(model, infos), dims)
 
 

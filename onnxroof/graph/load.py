@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ _COPIED_BYTES = 4 << 20
 
 _TFLITE = b"TFL3"
 """Stands four bytes into the file."""
+
+_TEXT = re.compile(rb"[\t\n\r\x20-\x7e]{4,}")
+"""A model begins with other bytes than these."""
 
 _LOOKS_LIKE = (
     (b"version https://git-lfs", "a Git LFS pointer, not the model itself: fetch it with git lfs"),
@@ -94,7 +98,9 @@ def _from_file(path: str) -> Model:
 def _mapped(path: str) -> mmap.mmap:
     try:
         mode = Path(path).stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
+        if stat.S_ISDIR(mode):
+            raise ModelUnreadableError(path, "a folder, not a model; `onnxroof rank` takes folders")
+        if not stat.S_ISREG(mode):  # a pipe would be waited for
             raise ModelUnreadableError(path, "not a regular file: write the model to one first")
         with Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size:
@@ -118,7 +124,9 @@ def _from_bytes(data: bytes | mmap.mmap, path: str | None) -> Model:
             said = "names that are not UTF-8 text are shown with escapes"
             return _translated(Source(data, "backslashreplace"), path, (said,))
     except WireError as error:
-        raise ModelUnreadableError(where, str(error)) from None
+        is_text = bool(_TEXT.fullmatch(head))
+        reason = "a text file, not an ONNX model" if is_text else str(error)
+        raise ModelUnreadableError(where, reason) from None
 
 
 def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) -> Model:

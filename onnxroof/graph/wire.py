@@ -274,7 +274,8 @@ def message_fields(buffer: Buffer, start: int, end: int) -> Iterator[tuple[int, 
 def truncated(position: int, missing: int) -> WireError:
     """The error for a field that needs more bytes than its message has."""
     return WireError(
-        f"truncated: a field at byte {position} needs {missing} bytes more than there are"
+        f"truncated: a field at byte {position} needs {missing} bytes more than there are; was the"
+        " file copied whole?"
     )
 
 

@@ -57,18 +57,30 @@ def load_profile(name_or_path: str | Path) -> HardwareProfile:
     """
     if is_path(name_or_path):
         return _load(Path(name_or_path), trusted={})
-    name = str(name_or_path)
+    path = _shipped(str(name_or_path))
+    return _load(path, trusted=_checksums(path.parent))
+
+
+def _shipped(name: str) -> Path:
+    """Where a shipped profile lies. Raises UnknownProfileError when there is none of the name."""
     directory = profile_directory()
     if f"{name}.yaml" not in {path.name for path in directory.iterdir()}:
         available = available_profiles()
         raise UnknownProfileError(name, _close_matches(name, available), available)
-    return _load(directory / f"{name}.yaml", trusted=_checksums(directory))
+    return directory / f"{name}.yaml"
 
 
-def check_profile(path: str | Path) -> tuple[ProfileProblem, ...]:
-    """Everything wrong with a profile file; empty when it can be used."""
+def check_profile(name_or_path: str | Path) -> tuple[ProfileProblem, ...]:
+    """Everything wrong with a profile file, or a shipped one; empty when it can be used.
+
+    Raises:
+        UnknownProfileError: Neither a file nor a shipped profile has the name.
+    """
+    path = Path(name_or_path)
+    if not is_path(name_or_path) and not path.exists():
+        path = _shipped(str(name_or_path))
     try:
-        data = read_bytes(Path(path))
+        data = read_bytes(path)
     except InvalidProfileError as error:
         return error.problems
     return _problems(parse(data))
@@ -130,7 +142,7 @@ def read_bytes(path: Path) -> bytes:
     except IsADirectoryError:
         reason = "is a folder; give the path of a YAML file"
     except FileNotFoundError:
-        reason = "no such file"
+        reason = "no such file; give the path of a YAML file"
     except (OSError, ValueError) as error:
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise InvalidProfileError(str(path), (ProfileProblem("", reason),))

@@ -63,7 +63,7 @@ class RankOptions:
     jobs: int | None = None
     top: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
-    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    input_shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     precision: str = ""
     runtime: str | None = None
     peak: PeakKind = "vendor"

@@ -19,6 +19,7 @@ from onnxroof.graph.load import load_model
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
+from onnxroof.open_shapes import with_open_shapes
 from onnxroof.search.draft_line import DraftLine, draft_of, is_plain, peak_bytes
 from onnxroof.search.pieces import BARS, Pricer
 from onnxroof.shapes import infer_shapes
@@ -87,7 +88,7 @@ class CostFunction:
         metric: str | Sequence[str] = "latency_seconds",
         *,
         dims: Mapping[str, int] | None = None,
-        input_shapes: Mapping[str, Sequence[int]] | None = None,
+        input_shapes: Mapping[str, Sequence[int | str]] | None = None,
         precision: str = "",
         runtime: str | None = None,
         peak: PeakKind = "vendor",
@@ -147,7 +148,8 @@ class CostFunction:
         """The model as a draft; None when it must be looked at as a whole."""
         if any(node.kind in BARS for node in model.graph.nodes):
             return None
-        bindings = Bindings.of(self.dims, self.input_shapes)
+        model, shapes = with_open_shapes(model, self.input_shapes)
+        bindings = Bindings.of(self.dims, shapes)
         shaped, findings = infer_shapes(model.graph, bindings, self._memo)
         if findings.problems or findings.unresolved:
             return None

@@ -97,6 +97,8 @@ def test_something_else_is_refused_by_its_type() -> None:
         (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
         (b"\x1c\0\0\0TFL3", "a TensorFlow Lite model"),
         (b"{}", "not an ONNX model|truncated"),
+        (b"hello world\n", "a text file, not an ONNX model"),
+        (b"some text,\tmore of it\r\n", "a text file, not an ONNX model"),
         (b"\x08\x0a", "no graph"),
         ("Netron läuft".encode(), "not an ONNX model|truncated|protobuf"),
     ],
@@ -121,10 +123,16 @@ def test_a_truncated_file_is_said_to_be_truncated(share: float, tmp_path: Path) 
         load_model(path)
 
 
+def test_of_a_truncated_file_it_is_asked_whether_it_was_copied_whole() -> None:
+    # field 7, the graph, says five bytes and has two
+    with pytest.raises(ModelUnreadableError, match=r"needs 3 bytes more .* copied whole"):
+        load_model(b"\x08\x0a\x3a\x05ab")
+
+
 def test_a_missing_file_and_a_folder_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ModelUnreadableError, match="No such file"):
         load_model(tmp_path / "none.onnx")
-    with pytest.raises(ModelUnreadableError, match="directory"):
+    with pytest.raises(ModelUnreadableError, match="a folder, not a model; `onnxroof rank`"):
         load_model(tmp_path)
     with pytest.raises(ModelUnreadableError, match="cannot be read"):
         load_model("a\0b.onnx")

@@ -36,6 +36,12 @@ CONV = """agraph (float[N,3,32,32] x, float[8,3,3,3] w, float[8] b) => (float y)
     { y = Conv <pads = [1,1,1,1]> (x, w, b) }"""
 
 
+POSITIONS = """agraph (float[S,4] x, float[%d,4] table) => (float y)
+    <int64[1] zero = {0}> { shape = Shape <start = 0, end = 1> (x)
+    rows = Slice(table, zero, shape) y = Add(x, rows) }"""
+"""A row of a table for each of S positions; beyond the table's end, a row is missing."""
+
+
 # -- small graphs by hand --------------------------------------------------------------------
 
 
@@ -50,6 +56,22 @@ def test_a_convolution_is_linear_in_its_batch() -> None:
     assert str(forms.formula("output y[0]")) == "N"
     assert str(forms.formula("output y[1]")) == "8"
     assert all(form.domain == "" for form in forms.forms.values())
+
+
+@pytest.mark.parametrize("rows", [20, 100, 512, 1000])
+def test_the_largest_size_a_model_takes_is_said(rows: int) -> None:
+    # a slice of at most `rows` rows against S rows: an addition for S ≤ rows, an error above
+    forms = forms_of(POSITIONS % rows)
+    assert str(forms.formula("flops")) == "4·S"
+    assert forms.largest == {"S": rows}
+    for size, problems in ((rows, 0), (rows + 1, 1)):
+        proto = model(POSITIONS % rows)
+        analysis = onnxroof.analyze(proto, dims={"S": size}, keep_going=True)
+        assert len(analysis.problems) == problems
+
+
+def test_a_model_that_takes_every_size_has_no_largest() -> None:
+    assert forms_of(CONV).largest == {}
 
 
 def test_attention_is_quadratic_in_its_length() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -53,12 +53,15 @@ class ClosedForms:
         forms: The polynomials found and verified, by quantity ("macs", "output y[1]", …).
         missing: Quantity → reason, for those without one.
         reason: Why nothing has one; "" when formulas were sought one by one.
+        largest: Dimension → the largest size the model takes, where it refuses larger ones: a
+            table of positions ends, a window no longer fits.
     """
 
     dimensions: tuple[str, ...]
     forms: Mapping[str, Polynomial]
     missing: Mapping[str, str]
     reason: str = ""
+    largest: Mapping[str, int] = field(default_factory=dict)
 
     def formula(self, quantity: str) -> Polynomial | NoFormula:
         """The closed form of one quantity, or why it has none.
@@ -223,7 +226,8 @@ class _Fit:
                 missing[key] = "no polynomial: the one through the fitted points fails elsewhere"
             else:
                 forms[key] = form
-        return ClosedForms(self.names, forms, missing)
+        largest = {n: axis.largest for n, axis in self.axes.items() if axis.largest is not None}
+        return ClosedForms(self.names, forms, missing, largest=largest)
 
     def _form(self, key: str) -> Polynomial | None:
         terms = interpolate(self.grid, {point: found[key] for point, found in self.fitted.items()})

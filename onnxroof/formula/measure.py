@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxroof.cost import Totals
     from onnxroof.graph.types import Model
     from onnxroof.polynomial import Sense
-    from onnxroof.shapes import Memo
+    from onnxroof.shapes import Memo, ShapedGraph
 
 QUANTITIES = (
     "macs", "flops", "transcendentals", "parameters", "weight_bytes", "traffic_bytes",
@@ -69,13 +69,22 @@ class Measure:
             return False
         return True
 
-    def _run(self, sizes: Sizes) -> dict[str, int] | str:
+    def takes(self, sizes: Sizes) -> bool:
+        """The same by the shapes alone, for a point whose quantities nobody asks for."""
+        return not isinstance(self._shaped(sizes), str)
+
+    def _shaped(self, sizes: Sizes) -> ShapedGraph | str:
+        """The sized graph, or why the model cannot have these sizes."""
         try:
             shaped, findings = infer_shapes(self._model.graph, Bindings.of(sizes), self._memo)
         except OnnxroofError as error:
             return str(error)
-        if findings.problems:
-            return str(findings.problems[0])
+        return str(findings.problems[0]) if findings.problems else shaped
+
+    def _run(self, sizes: Sizes) -> dict[str, int] | str:
+        shaped = self._shaped(sizes)
+        if isinstance(shaped, str):
+            return shaped
         cost = count_costs(shaped)
         kernels = plan_kernels(cost, self._runtime)
         memory = plan_memory(kernels)

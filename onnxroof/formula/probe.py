@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -52,13 +52,23 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Points along one dimension: neighbours to fit at and, further up, to confirm at."""
+    """Points along one dimension: neighbours to fit at and, further up, to confirm at.
+
+    Attributes:
+        step: All are multiples of it.
+        near: Where polynomials are fitted.
+        highs: Where they are confirmed.
+        courses: Quantity → its polynomial along this line.
+        lost: Quantities that have none.
+        largest: The size above which the model refuses the next one; None where none is known.
+    """
 
     step: int
     near: tuple[int, ...]
     highs: tuple[int, ...]
     courses: Mapping[str, Course]
     lost: tuple[str, ...]
+    largest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class _Line:
     lows: tuple[int, ...]
     highs: tuple[int, ...]
     values: Mapping[int, Mapping[str, int]]
+    refused: int | None
 
     def axis(self) -> Axis:
         """What each quantity does on this line."""
@@ -107,6 +118,7 @@ def axis_of(measure: Measure, name: str, sizes: Sizes) -> Axis:
         NoFormError: No five neighbouring sizes are valid, or an output's rank depends on it.
     """
     best: Axis | None = None
+    chosen: _Line | None = None
     reason = ""
     for step in STEPS:
         try:
@@ -117,12 +129,26 @@ def axis_of(measure: Measure, name: str, sizes: Sizes) -> Axis:
         _refuse_changing_rank(name, line, measure, sizes)
         axis = line.axis()
         if best is None or len(axis.courses) > len(best.courses):
-            best = axis
+            best, chosen = axis, line
         if _MAY_LACK.issuperset(axis.lost):
             break
-    if best is None:
+    if best is None or chosen is None:
         raise NoFormError(f"dimension {name} cannot be varied alone: {reason}")
-    return best
+    return replace(best, largest=_largest(chosen, lambda x: measure.takes({**sizes, name: x})))
+
+
+def _largest(line: _Line, accepted: Callable[[int], bool]) -> int | None:
+    """The size at which sizes end that the model accepts, if one above the line was refused."""
+    if line.refused is None:
+        return None
+    step, good, bad = line.step, (*line.near, *line.highs)[-1], line.refused
+    while bad - good > step:
+        middle = good + (bad - good) // step // 2 * step
+        if accepted(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
 
 
 def _line(measure: Measure, name: str, step: int, sizes: Sizes) -> _Line:
@@ -148,10 +174,12 @@ def _line_from(start: int, measure: Measure, name: str, step: int, sizes: Sizes)
     up = dict.fromkeys(start + -(-distance // step) * step for distance in _HIGHER)
     highs = [x for x in up if x > near[-1]]
     lows = [step * low for low in _LOWER if step * low < start]
-    highs = highs[: _leading(highs, accepted)]
+    taken = _leading(highs, accepted)
+    refused = highs[taken] if taken < len(highs) else None
+    highs = highs[:taken]
     lows = lows[: _leading(lows, accepted)]
     values |= {x: measure({**sizes, name: x}) for x in (*lows, *highs)}
-    return _Line(step, near, tuple(lows), tuple(highs), values)
+    return _Line(step, near, tuple(lows), tuple(highs), values, refused)
 
 
 def _refuse_changing_rank(name: str, line: _Line, measure: Measure, sizes: Sizes) -> None:

@@ -31,7 +31,7 @@ _IR_VERSION, _PRODUCER, _PRODUCER_VERSION, _GRAPH = 1, 2, 3, 7
 """Fields of a ModelProto."""
 
 _COPIED_BYTES = 4 << 20
-"""Files up to this size are read from a copy, which is quicker to index than a mapped file."""
+"""Files up to this size are read whole, which is quicker to index than a mapped file."""
 
 _TFLITE = b"TFL3"
 """Stands four bytes into the file."""
@@ -91,24 +91,33 @@ def _serialized(proto: onnx.ModelProto) -> bytes:
 
 
 def _from_file(path: str) -> Model:
-    with _mapped(path) as mapped:
-        return _from_bytes(mapped[:] if len(mapped) <= _COPIED_BYTES else mapped, path)
-
-
-def _mapped(path: str) -> mmap.mmap:
     try:
-        mode = Path(path).stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ModelUnreadableError(path, "a folder, not a model; `onnxroof rank` takes folders")
-        if not stat.S_ISREG(mode):  # a pipe would be waited for
-            raise ModelUnreadableError(path, "not a regular file: write the model to one first")
-        with Path(path).open("rb") as file:
-            if os.fstat(file.fileno()).st_size:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = _content(Path(path))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelUnreadableError(path, f"cannot be read: {reason}") from None
-    raise ModelUnreadableError(path, "the file is empty")
+    if isinstance(data, bytes):
+        return _from_bytes(data, path)
+    with data:
+        return _from_bytes(data, path)
+
+
+def _content(path: Path) -> bytes | mmap.mmap:
+    """A file's bytes, or the file mapped where it is large: most of it are weights."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise ModelUnreadableError(
+            str(path), "a folder, not a model; `onnxroof rank` takes folders"
+        )
+    if not stat.S_ISREG(mode):  # a pipe would be waited for
+        raise ModelUnreadableError(str(path), "not a regular file: write the model to one first")
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            raise ModelUnreadableError(str(path), "the file is empty")
+        if size <= _COPIED_BYTES:
+            return file.read(size)
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _from_bytes(data: bytes | mmap.mmap, path: str | None) -> Model:

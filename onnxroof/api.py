@@ -99,8 +99,9 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     _check_text(runtime, "runtime", "a name or the path of a YAML file")
     _check_text(precision, "precision", "a type such as 'fp16'")
     profiles = _profiles(hardware, threads)
-    model, sizes = with_open_shapes(_loaded(source), input_shapes)
-    bindings = Bindings.of(dims, sizes)
+    model, shapes, sizes = with_open_shapes(_loaded(source), input_shapes)
+    bindings = Bindings.of(dims, shapes)
+    bindings.add(sizes)
     if memo is None:
         memo = memo_for(precision, operators) if operators is not None else _shared_memo(precision)
     shaped, findings = infer_shapes(model.graph, bindings, memo)

@@ -39,6 +39,8 @@ class Bindings:
     """Sizes by name of the dimension, and sentences about what was assumed.
 
     `sizes` grows while inputs are bound: `--input` binds the names in that input's shape too.
+    `resized` is whether an input has another size than the file fixes; what the file says of the
+    tensors behind it holds no longer then.
     """
 
     sizes: dict[str, int]
@@ -46,24 +48,34 @@ class Bindings:
     assumptions: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     free_names: tuple[str, ...] = ()
+    resized: bool = False
     _inputs: tuple[GraphInput, ...] = ()
 
     @classmethod
     def of(
         cls,
         dims: Mapping[str, int] | None = None,
-        input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+        input_shapes: Mapping[str, object] | None = None,
     ) -> Bindings:
         """Bindings as the caller gave them. Raises UsageError for sizes that cannot be."""
         sizes = {
             name: whole_size(size, f"dimension {quoted(name)}")
-            for name, size in _by_name(dims, "dims", "{'batch': 8}")
+            for name, size in by_name(dims, "dims", "{'batch': 8}")
         }
         shapes = {
             name: _whole_shape(shape, f"input {quoted(name)}")
-            for name, shape in _by_name(input_shapes, "input_shapes", "{'x': (1, 3, 224, 224)}")
+            for name, shape in by_name(input_shapes, "input_shapes", "{'x': (1, 3, 224, 224)}")
         }
         return cls(sizes, shapes)
+
+    def add(self, sizes: Mapping[str, int]) -> None:
+        """Bind further names. Raises UsageError for one that is bound to another size."""
+        for name, size in sizes.items():
+            if self.sizes.setdefault(name, size) != size:
+                raise UsageError(
+                    f"dimension {quoted(name)} is bound to {self.sizes[name]} and to {size}: "
+                    "bind it once"
+                )
 
     def resolve(self, name: str) -> int | None:
         """The size bound to a name, or that follows from bound ones, noting what was used."""
@@ -138,8 +150,8 @@ class Bindings:
             self.used.add(lead.name)
             if lead.named:
                 self.assumptions.append(
-                    f"{lead.name} = 1: the leading dimension of {quoted(item.name)} is free and "
-                    f"was not bound (--dim {lead.name}=N)"
+                    f"{_plain(lead.name)} = 1: the leading dimension of {quoted(item.name)} is free"
+                    f" and was not bound ({_flag(lead.name)})"
                 )
             else:
                 self.assumptions.append(
@@ -155,6 +167,7 @@ class Bindings:
                 isinstance(dim, int) and dim != size
                 for dim, size in zip(kind.shape, shape, strict=True)
             ):
+                self.resized = True
                 self.assumptions.append(
                     f"input {quoted(item.name)} is {spelled(shape)} as bound, "
                     f"where the file says {spelled(kind.shape)}"
@@ -167,7 +180,7 @@ class Bindings:
             size = dim if isinstance(dim, int) else self.resolve(dim.name)
             if size is None and isinstance(dim, SymbolicDim):
                 missing[dim.name] = (
-                    f"--dim {dim.name}=N"
+                    _flag(dim.name)
                     if dim.named
                     else f"--input {item.name}={_flag_shape(kind.shape)}"
                 )
@@ -198,8 +211,10 @@ def opening(name: str, inputs: Iterable[GraphInput]) -> str:
     """The option that makes a dimension of this name of the first one an input has; "" for none."""
     for item in inputs:
         if item.type.shape:
-            shape = ",".join(map(str, (name, *item.type.shape[1:])))
-            return f"--input {item.name}={shape}"
+            lead = name if name.isidentifier() else "batch"
+            comma = "," if len(item.type.shape) == 1 and "x" in lead else ""
+            shape = ",".join(map(_plain, (lead, *item.type.shape[1:])))
+            return f"--input {_plain(item.name)}={shape}{comma}"
     return ""
 
 
@@ -246,7 +261,11 @@ def check_inputs(
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             raise UnknownDimensionError("input", name, close, tuple(known))
-        declared = known[name].type.shape
+        kind, declared = known[name].type.kind, known[name].type.shape
+        if kind != "tensor":
+            raise InvalidGraphError(
+                f"input {quoted(name)}", f"is of type {kind} and has no shape to be bound"
+            )
         if declared is not None and len(declared) != len(shape):
             raise InvalidGraphError(
                 f"input {quoted(name)}",
@@ -255,7 +274,7 @@ def check_inputs(
             )
 
 
-def _by_name(given: object, argument: str, example: str) -> Iterable[tuple[str, object]]:
+def by_name(given: object, argument: str, example: str) -> Iterable[tuple[str, object]]:
     """The entries of an argument. Raises UsageError for anything but a mapping from names."""
     if given is None:
         return ()
@@ -288,7 +307,19 @@ def whole_size(size: object, where: str) -> int:
 
 def spelled(shape: Iterable[int | SymbolicDim]) -> str:
     """A shape as a text: 1×3×224×224."""
-    return "×".join(str(dim) for dim in shape) or "scalar"
+    return "×".join(map(_plain, shape)) or "scalar"
+
+
+def _plain(name: object) -> str:
+    """A size or name as it is, or quoted where it could be read as something else."""
+    text = str(name)
+    is_plain = len(text) <= 200 and (text.isidentifier() or text.isdecimal())
+    return text if is_plain else quoted(text)
+
+
+def _flag(name: str) -> str:
+    """The option that binds a dimension, to be pasted."""
+    return f"--dim {name}=N" if _plain(name) == name else f"--dim {quoted(f'{name}=N')}"
 
 
 def _flag_shape(shape: Iterable[int | SymbolicDim]) -> str:

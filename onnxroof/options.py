@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SIZE = re.compile(r"[0-9]{1,18}")
-_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def parse_dims(options: Iterable[str]) -> dict[str, int]:
@@ -38,7 +37,7 @@ def parse_input_shapes(options: Iterable[str]) -> dict[str, tuple[int | str, ...
     """Shapes by name of the input from `x=1x3x640x640` and the like; `x=` is a scalar.
 
     A name in the place of a size leaves the dimension open: `x=batch,3,640,640`. Where there is a
-    comma, only commas part the sizes, so that a name may have an x.
+    comma, only commas part the sizes, so that a name may have an x: `x=max,` is one dimension.
 
     Raises:
         UsageError: An option is not NAME=SHAPE, or binds an input a second time.
@@ -47,12 +46,12 @@ def parse_input_shapes(options: Iterable[str]) -> dict[str, tuple[int | str, ...
     for option in options:
         name, equals, text = option.rpartition("=")
         name, text = name.strip(), text.strip()
-        parts = re.split("," if "," in text else "[x×]", text) if text else []
-        if (
-            not equals
-            or not name
-            or not all(_SIZE.fullmatch(p) or _NAME.fullmatch(p) for p in parts)
-        ):
+        parts = [
+            p.strip() for p in re.split("," if "," in text else "[x×]", text.removesuffix(","))
+        ]
+        if not text:
+            parts = []
+        if not equals or not name or not all(_SIZE.fullmatch(p) or p.isidentifier() for p in parts):
             raise UsageError(
                 f"--input {quoted(option)}: a name and a whole shape are meant, for example"
                 " --input x=1x3x640x640, or --input x=batch,3,640,640 to leave one open"

@@ -397,6 +397,8 @@ class _Walker:
             info = call.outputs[position] if position < len(call.outputs) else _ABSENT
             if info.shape is None and name and name in graph.declared:
                 declared = declared_info(graph.declared[name], self.bindings)
+                if declared.shape is not None and self.bindings.resized:
+                    declared = TensorInfo(declared.dtype, None)
                 if declared.shape is None or is_countable(declared.shape):
                     info = self.retyped(declared)
             if info.shape is None and info.kind == "tensor" and name:

@@ -70,6 +70,29 @@ def test_the_largest_size_a_model_takes_is_said(rows: int) -> None:
         assert len(analysis.problems) == problems
 
 
+def test_a_limit_that_two_dimensions_share_is_none_of_either() -> None:
+    # S + P rows of 512: S may be 480 beside a P of 32, and 510 beside one of 2
+    shared = """agraph (float[S,4] x, float[P,4] past, float[512,4] table) => (float y)
+        <int64[1] zero = {0}> { all = Concat <axis = 0> (past, x)
+        shape = Shape <start = 0, end = 1> (all) rows = Slice(table, zero, shape)
+        y = Add(all, rows) }"""
+    forms = forms_of(shared)
+    assert str(forms.formula("flops")) == "4·S + 4·P"
+    assert forms.largest == {}
+
+
+@pytest.mark.parametrize("rows", [100, 101, 102, 103])
+def test_the_largest_size_is_right_between_the_points_of_a_lattice(rows: int) -> None:
+    # a stride of 4 rounds: ⌈S / 4⌉ has a form on multiples of 4, the limit need not be one
+    strided = """agraph (float[S,4] x, float[ROWS,4] table) => (float y)
+        <int64[1] zero = {0}, int64[1] end = {9999}, int64[1] four = {4}> {
+        shape = Shape <start = 0, end = 1> (x) rows = Slice(table, zero, shape)
+        u = Add(x, rows) y = Slice(u, zero, end, zero, four) }"""
+    forms = forms_of(strided.replace("ROWS", str(rows)))
+    assert forms.forms["output y[0]"].steps == {"S": 4}
+    assert forms.largest == {"S": rows}
+
+
 def test_a_model_that_takes_every_size_has_no_largest() -> None:
     assert forms_of(CONV).largest == {}
 

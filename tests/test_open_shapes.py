@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from onnx import helper
 
 import onnxroof
 from onnxroof.budgets.read import read_budgets
@@ -71,15 +72,69 @@ def test_an_opened_dimension_is_bound_like_any_other() -> None:
     assert any(said.startswith("batch = 1") for said in analysis.assumptions)
 
 
-def test_a_name_of_the_file_is_replaced_in_all_inputs() -> None:
-    analysis = onnxroof.analyze(model(NAMED), dims={"rows": 5}, input_shapes={"x": ("rows", 128)})
-    assert analysis.tensors["x"].shape == analysis.tensors["z"].shape == (5, 128)
+def test_a_number_for_a_free_dimension_of_the_file_binds_it_in_all_inputs() -> None:
+    text = """agraph (float[n,past,8] x, int64[n,"past + 1"] mask, float[1,4] w) => (float y)
+        { y = Relu(x) }""".replace('"past + 1"', "m")
+    proto = model(text)
+    proto.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + 1"
+    analysis = onnxroof.analyze(
+        proto, dims={"width": 5}, input_shapes={"x": ("n", 128, 8), "w": ("rows", "width")}
+    )
+    assert analysis.tensors["x"].shape == (1, 128, 8)
+    assert analysis.tensors["mask"].shape == (1, 129)
+    assert analysis.tensors["w"].shape == (1, 5)
+    with pytest.raises(UsageError, match="'past' is bound to 7 and to 128"):
+        onnxroof.analyze(proto, dims={"past": 7}, input_shapes={"x": ("n", 128, 8)})
 
 
-def test_a_name_of_the_file_is_replaced_by_one_thing() -> None:
-    shapes = {"x": ("rows", 128), "z": ("rows", 64)}
-    with pytest.raises(UsageError, match="'seq' is given as 128 and, through input 'z', as 64"):
+def test_what_is_free_already_keeps_the_name_it_has() -> None:
+    says = "dimension 0 of input 'x' is free already, as 'batch': use that name, not 'rows'"
+    with pytest.raises(UsageError, match=says):
+        onnxroof.analyze(model(NAMED), input_shapes={"x": ("rows", "seq")})
+    analysis = onnxroof.analyze(model(NAMED), dims={"seq": 3}, input_shapes={"x": ("batch", "seq")})
+    assert analysis.tensors["z"].shape == (1, 3)
+
+
+def test_a_free_dimension_of_the_file_is_bound_once() -> None:
+    shapes = {"x": ("batch", 128), "z": ("batch", 64)}
+    with pytest.raises(UsageError, match="'seq' is given as 128 and as 64"):
         onnxroof.analyze(model(NAMED), input_shapes=shapes)
+
+
+def test_an_unnamed_dimension_gets_a_name() -> None:
+    proto = model(NAMED)
+    for item in proto.graph.input:
+        item.type.tensor_type.shape.dim[1].dim_value = -1
+    analysis = onnxroof.analyze(
+        proto, dims={"seq": 4}, input_shapes={"x": ("batch", "seq"), "z": ("batch", "seq")}
+    )
+    assert analysis.tensors["y"].shape == (1, 4)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 8, 8), ("n", 3, 8, 8)])
+def test_of_another_size_the_types_the_file_declares_hold_no_longer(
+    shape: tuple[int | str, ...],
+) -> None:
+    # u is declared 1×16 behind an operator nobody knows: of a batch of 1, not of 4
+    proto = model("agraph (float[1,3,8,8] x) => (y) { u = my.Foo(x) y = Relu(u) }")
+    proto.graph.value_info.append(helper.make_tensor_value_info("u", 1, [1, 16]))
+    proto.opset_import.append(helper.make_opsetid("my", 1))
+    dims = {"n": 4} if "n" in shape else None
+    analysis = onnxroof.analyze(proto, dims=dims, input_shapes={"x": shape})
+    assert analysis.tensors["y"].shape is None
+    assert analysis.nodes[1].flops is None
+    assert onnxroof.analyze(proto).nodes[1].flops == 16
+    assert onnxroof.analyze(proto, input_shapes={"x": (1, 3, 8, 8)}).nodes[1].flops == 16
+
+
+def test_a_shape_may_come_from_anything_that_lists_it() -> None:
+    for shape in (["batch", 3, 32, 32], iter(("batch", 3, 32, 32))):
+        analysis = onnxroof.analyze(
+            model(FIXED),
+            dims={"batch": 2},
+            input_shapes={"x": shape},  # type: ignore[dict-item]
+        )
+        assert analysis.totals.macs == 2 * 221_184
 
 
 def test_shapes_with_and_without_names_stand_side_by_side() -> None:
@@ -99,12 +154,15 @@ def test_shapes_with_and_without_names_stand_side_by_side() -> None:
             InvalidGraphError,
             r"has 4 dimensions \(1×3×32×32\), 2 were bound \(n×3\)",
         ),
-        ({"x": ("8", 3, 32, 32)}, UsageError, "or a name where it is left open"),
-        ({"x": (" ", 3, 32, 32)}, UsageError, "or a name where it is left open"),
+        ({"x": ("8", 3, 32, 32)}, UsageError, "where it is left open"),
+        ({"x": (" ", 3, 32, 32)}, UsageError, "where it is left open"),
+        ({"x": ("-1", 3, 32, 32)}, UsageError, "where it is left open"),
+        ({"x": ("a-b", 3, 32, 32)}, UsageError, "where it is left open"),
         ({"x": ("n", -3, 32, 32)}, UsageError, "whole number from 0"),
         ({"x": ("n", 2.5, 32, 32)}, UsageError, "whole number from 0"),
         ({"x": "n,3,32,32"}, UsageError, "whole number from 0"),
         ([("x", ("n", 3))], UsageError, "a mapping by name is meant"),
+        ({1: ("n", 3, 32, 32)}, UsageError, "a mapping by name is meant"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused(
@@ -126,6 +184,31 @@ def test_the_error_of_a_fixed_model_holds_the_option_that_helps() -> None:
     assert analysis.totals.macs == 8 * 221_184
     with pytest.raises(UnknownDimensionError, match="--input x=batch,3,32,32 opens one"):
         formulas_of(model(FIXED), dims={"batch": 8})
+
+
+@pytest.mark.parametrize("name", ["max", "my-batch", "n + 1"])
+def test_what_the_error_says_can_be_pasted_whatever_the_name(name: str) -> None:
+    with pytest.raises(UnknownDimensionError) as caught:
+        onnxroof.analyze(model("agraph (float[7] x) => (y) { y = Relu(x) }"), dims={name: 8})
+    pasted = str(caught.value).partition("--input ")[2].partition(" ")[0]
+    lead = name if name.isidentifier() else "batch"
+    assert parse_input_shapes([pasted]) == {"x": (lead,)}
+
+
+def test_an_input_that_is_no_tensor_has_no_shape_to_open() -> None:
+    proto = model("agraph (seq(float[2,3]) s) => (y) { y = SequenceLength(s) }")
+    with pytest.raises(InvalidGraphError, match="is of type sequence and has no shape"):
+        onnxroof.analyze(proto, input_shapes={"s": ("n", 3)})
+
+
+def test_names_of_a_file_are_quoted_in_the_option_that_binds_them() -> None:
+    proto = model(NAMED)
+    for item in proto.graph.input:
+        item.type.tensor_type.shape.dim[1].dim_param = "a\nb"
+    with pytest.raises(UnboundDimensionError) as caught:
+        onnxroof.analyze(proto)
+    assert "\n" not in str(caught.value)
+    assert r"--dim 'a\nb=N'" in str(caught.value)
 
 
 def test_a_formula_needs_shapes_of_the_right_rank() -> None:

@@ -41,6 +41,8 @@ def test_a_name_in_a_shape_leaves_a_dimension_open(text: str) -> None:
 def test_commas_part_names_that_have_an_x() -> None:
     assert parse_input_shapes(["x=batch,3,max,max"]) == {"x": ("batch", 3, "max", "max")}
     assert parse_input_shapes(["x=ba×3"]) == {"x": ("ba", 3)}
+    assert parse_input_shapes(["x=max,"]) == {"x": ("max",)}
+    assert parse_input_shapes(["x=batch, 3"]) == {"x": ("batch", 3)}
 
 
 def test_an_input_without_sizes_is_a_scalar() -> None:
@@ -48,7 +50,7 @@ def test_an_input_without_sizes_is_a_scalar() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["x", "x=1xx3", "x=1x-3", "=1x3", "x=1x+3", "x=a, b", "x=3d,1", "x=maxx1"]
+    "option", ["x", "x=1xx3", "x=1x-3", "=1x3", "x=1x+3", "x=,", "x=1,,2", "x=3d,1", "x=maxx1"]
 )
 def test_what_is_no_shape_is_refused_with_an_example(option: str) -> None:
     with pytest.raises(UsageError, match="for example --input x=1x3x640x640"):

@@ -129,7 +129,10 @@ class _Reader:
             if isinstance(shape, list) and all(_is_size(d) or isinstance(d, str) for d in shape):
                 shapes[name] = tuple([dim for dim in shape if isinstance(dim, int | str)])
         if not isinstance(value, dict) or len(shapes) < len(value):
-            self._say(f"{where}.inputs", "shapes by name are meant: {x: [1, 3, 224, 224]}")
+            self._say(
+                f"{where}.inputs",
+                "shapes by name are meant: {x: [1, 3, 224, 224]}, or {x: [batch, 3, 224, 224]}",
+            )
         return shapes
 
     def _text(self, entry: dict[str, Value], key: str, where: str) -> str:

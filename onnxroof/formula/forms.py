@@ -13,7 +13,7 @@ from onnxroof.formula.measure import QUANTITIES, RANK, Measure, NoFormError, Siz
 from onnxroof.formula.probe import STEPS, axis_of
 from onnxroof.graph.load import load_model
 from onnxroof.graph.types import Model, SymbolicDim, ValueType
-from onnxroof.open_shapes import with_open_shapes
+from onnxroof.open_shapes import with_inputs, with_open_shapes
 from onnxroof.ops.call import TensorInfo
 from onnxroof.polynomial import Polynomial, interpolate
 from onnxroof.shapes import Memo
@@ -53,8 +53,8 @@ class ClosedForms:
         forms: The polynomials found and verified, by quantity ("macs", "output y[1]", …).
         missing: Quantity → reason, for those without one.
         reason: Why nothing has one; "" when formulas were sought one by one.
-        largest: Dimension → the largest size the model takes, where it refuses larger ones: a
-            table of positions ends, a window no longer fits.
+        largest: Dimension → a size the model takes where it refuses the next one, whatever the
+            other sizes: a table of positions ends.
     """
 
     dimensions: tuple[str, ...]
@@ -101,7 +101,7 @@ def formulas_of(
         ModelError: The file cannot be read.
         UnknownDimensionError: A dimension or input that the model does not have.
     """
-    model, shapes = with_open_shapes(load_model(source), input_shapes)
+    model, shapes, sizes = with_open_shapes(load_model(source), input_shapes)
     inputs, bound = model.graph.inputs, Bindings.of(None, shapes).input_shapes
     check_inputs(inputs, bound)
     named = free_dimensions(model)
@@ -111,7 +111,7 @@ def formulas_of(
             raise UnknownDimensionError("free dimension", name, close, named, opening(name, inputs))
     types = {item.name: item.type.dtype for item in inputs}
     infos = {name: TensorInfo(types[name], shape) for name, shape in bound.items()}
-    return closed_forms(with_inputs_bound(model, infos), dims)
+    return closed_forms(with_inputs_bound(model, infos), {**sizes, **(dims or {})})
 
 
 def closed_forms(
@@ -159,7 +159,7 @@ def free_dimensions(model: Model) -> tuple[str, ...]:
 def with_inputs_bound(model: Model, inputs: Mapping[str, TensorInfo]) -> Model:
     """The model with every input as it was bound; only named free dimensions stay free."""
     bound = tuple(_as_bound(item, inputs.get(item.name)) for item in model.graph.inputs)
-    return replace(model, graph=replace(model.graph, inputs=bound))
+    return with_inputs(model, bound)
 
 
 def _as_bound(item: GraphInput, info: TensorInfo | None) -> GraphInput:

@@ -60,7 +60,8 @@ class Axis:
         highs: Where they are confirmed.
         courses: Quantity → its polynomial along this line.
         lost: Quantities that have none.
-        largest: The size above which the model refuses the next one; None where none is known.
+        largest: The size at which the model refuses the next one; None where none is known, or
+            where it is another at other sizes of the other dimensions.
     """
 
     step: int
@@ -134,21 +135,31 @@ def axis_of(measure: Measure, name: str, sizes: Sizes) -> Axis:
             break
     if best is None or chosen is None:
         raise NoFormError(f"dimension {name} cannot be varied alone: {reason}")
-    return replace(best, largest=_largest(chosen, lambda x: measure.takes({**sizes, name: x})))
+    return replace(best, largest=_largest(chosen, name, measure, sizes))
 
 
-def _largest(line: _Line, accepted: Callable[[int], bool]) -> int | None:
-    """The size at which sizes end that the model accepts, if one above the line was refused."""
+def _largest(line: _Line, name: str, measure: Measure, sizes: Sizes) -> int | None:
+    """The size at which sizes end that the model takes, if one above the line was refused."""
     if line.refused is None:
         return None
     step, good, bad = line.step, (*line.near, *line.highs)[-1], line.refused
     while bad - good > step:
         middle = good + (bad - good) // step // 2 * step
-        if accepted(middle):
+        if measure.takes({**sizes, name: middle}):
             good = middle
         else:
             bad = middle
-    return good
+    largest = max(x for x in range(good, bad) if x == good or measure.takes({**sizes, name: x}))
+    for other, size in sizes.items():  # half and twice: it must not depend on them
+        for moved in (size // 2, 2 * size):
+            around = {**sizes, other: moved}
+            ends = (
+                measure.takes({**around, name: largest}),
+                measure.takes({**around, name: largest + 1}),
+            )
+            if other != name and ends != (True, False):
+                return None
+    return largest
 
 
 def _line(measure: Measure, name: str, step: int, sizes: Sizes) -> _Line:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,9 +34,6 @@ _COPIED_BYTES = 4 << 20
 
 _TFLITE = b"TFL3"
 """Stands four bytes into the file."""
-
-_TEXT = re.compile(rb"[\t\n\r\x20-\x7e]{4,}")
-"""A model begins with other bytes than these."""
 
 _LOOKS_LIKE = (
     (b"version https://git-lfs", "a Git LFS pointer, not the model itself: fetch it with git lfs"),
@@ -133,9 +129,16 @@ def _from_bytes(data: bytes | mmap.mmap, path: str | None) -> Model:
             said = "names that are not UTF-8 text are shown with escapes"
             return _translated(Source(data, "backslashreplace"), path, (said,))
     except WireError as error:
-        is_text = bool(_TEXT.fullmatch(head))
-        reason = "a text file, not an ONNX model" if is_text else str(error)
+        reason = "a text file, not an ONNX model" if _is_text(head) else str(error)
         raise ModelUnreadableError(where, reason) from None
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether a file begins with text, as no model does; its last letter may be cut."""
+    text = head.decode("utf-8", "replace")
+    shown = text[:-1] if text.endswith("\ufffd") else text
+    is_shown = all((c.isprintable() and c != "\ufffd") or c in "\t\n\r" for c in shown)
+    return is_shown and len(shown) > 1
 
 
 def _translated(source: Source, path: str | None, assumptions: tuple[str, ...]) -> Model:

@@ -48,8 +48,8 @@ def totals_lines(forms: ClosedForms) -> list[str]:
     head = f"in {named}" if named else "no free dimensions: every formula is a number"
     lines = [head + (f", for {printable(common)}" if common else "")]
     if forms.largest:
-        most = ", ".join([f"{printable(n)} up to {size}" for n, size in forms.largest.items()])
-        lines[0] += f" (the model takes {most})"
+        ends = [f"{printable(n)} {size}, not {size + 1}" for n, size in forms.largest.items()]
+        lines[0] += f" (the model takes {'; '.join(ends)})"
     if forms.reason:
         return [*lines, f"no formula: {printable(forms.reason)}"]
     rows = [
@@ -119,7 +119,7 @@ def formulas_data(forms: ClosedForms) -> dict[str, object]:
     A coefficient is text, a whole number or a fraction ("2257/2"). `multiples_of` lists the
     dimensions for which the formula holds on multiples only; `limits` those for which it was seen
     to fail, or could not be checked, below `smallest` or above `largest`. `largest_sizes` are those
-    above which the model itself refuses a dimension.
+    which the model takes where it refuses the next one.
     """
     keys = [key for key in QUANTITIES if key in forms.forms]
     keys += sorted(forms.forms.keys() - set(QUANTITIES), key=_natural)

@@ -148,8 +148,9 @@ class CostFunction:
         """The model as a draft; None when it must be looked at as a whole."""
         if any(node.kind in BARS for node in model.graph.nodes):
             return None
-        model, shapes = with_open_shapes(model, self.input_shapes)
+        model, shapes, sizes = with_open_shapes(model, self.input_shapes)
         bindings = Bindings.of(self.dims, shapes)
+        bindings.add(sizes)
         shaped, findings = infer_shapes(model.graph, bindings, self._memo)
         if findings.problems or findings.unresolved:
             return None

@@ -32,7 +32,7 @@ def test_the_largest_size_is_in_the_heading_and_in_the_data() -> None:
     forms = forms_of("""agraph (float[S,4] x, float[100,4] table) => (float y)
         <int64[1] zero = {0}> { shape = Shape <start = 0, end = 1> (x)
         rows = Slice(table, zero, shape) y = Add(x, rows) }""")
-    assert formulas_text(forms).splitlines()[0] == "in S (the model takes S up to 100)"
+    assert formulas_text(forms).splitlines()[0] == "in S (the model takes S 100, not 101)"
     assert formulas_data(forms)["largest_sizes"] == {"S": 100}
     assert formulas_data(forms_of(CONV))["largest_sizes"] == {}
 

@@ -277,6 +277,7 @@ def _roofline(result: RooflineResult) -> Document:
         "achieved_flops_per_second": result.flops_per_second,
         "share_of_peak": result.share_of_peak,
         "main_compute_type": result.main_type,
+        "peak_compute_type": result.peak_type,
         "ridge_points_flop_per_byte": _sorted_floats(result.ridge_points),
         "assumptions": list(result.assumptions),
         "kernels": [

@@ -87,7 +87,7 @@ class RooflineResult:
         expected: Expected time of each kernel, term by term; empty without a runtime.
         bound_shares: Share of the bound in kernels bound by each term; sums to 1.
         flops_per_second: Work of the model over its latency.
-        share_of_peak: That, as a share of the peak of the model's main compute type.
+        share_of_peak: That, as a share of the peak of `peak_type`.
         main_type: The compute type with most multiply-accumulates (or most work).
         ridge_points: FLOP/byte at which each compute type's two roofs meet.
         is_lower_bound_of_plan: A kernel's work or traffic is not known, so its time is missing.
@@ -134,6 +134,12 @@ class RooflineResult:
                 for kernel in plan.kernels
             ]
         )
+
+    @property
+    def peak_type(self) -> str:
+        """The model's main compute type, or the wider one whose peak stands in for it."""
+        found = self.hardware.peak_ops_per_second(self.main_type, "matrix", self.peak_kind)
+        return found.compute_type or self.main_type
 
     @property
     def kernel_seconds(self) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ import onnxroof
 from onnxroof.bounded import BoundedInt
 from onnxroof.graph.types import DType
 from onnxroof.hardware.profile import EngineProfile, HardwareProfile, MemoryLevel, Peak
+from onnxroof.report.render import Format, TableOptions, render
 from onnxroof.roofline import Bound, Device, compute_type
 from tests.builders import model
 
@@ -299,6 +300,17 @@ def test_the_share_of_peak_is_what_the_whole_model_reaches() -> None:
     result = on(MATMUL, toy(Peak("fp32", 1e9), bandwidth=1e15)).rooflines[0]
     assert (result.main_type, result.share_of_peak) == ("fp32", pytest.approx(1.0))
     assert result.flops_per_second == pytest.approx(1e9)
+    assert result.peak_type == "fp32"
+
+
+def test_a_share_of_peak_names_the_type_whose_peak_it_is() -> None:
+    # no fp16 peak: the next wider type's stands in, and its name stands beside the share
+    device = toy(Peak("fp32", 1e9), bandwidth=1e15)
+    analysis = onnxroof.analyze(model(MATMUL), device, precision="fp16")
+    result = analysis.rooflines[0]
+    assert (result.main_type, result.peak_type) == ("fp16", "fp32")
+    assert result.share_of_peak == pytest.approx(1.0)
+    assert "100 % of fp32" in render(analysis, Format.TEXT, TableOptions())
 
 
 def test_several_devices_come_in_the_order_asked_for() -> None:

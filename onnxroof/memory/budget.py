@@ -47,7 +47,7 @@ def check_budgets(plan: MemoryPlan, levels: Iterable[Level]) -> tuple[Budget, ..
         else:
             needed, of = plan.fused_peak.nbytes, "activations after fusion"
         cut = _advice(plan, main=place == 0) if needed > capacity else ""
-        verdicts.append(Budget(level.level, capacity, needed, of, cut))
+        verdicts.append(Budget(level.level, capacity, needed, of, cut, plan.is_lower_bound))
     return tuple(verdicts)
 
 

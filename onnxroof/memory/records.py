@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onnxroof.bounded import lower, upper
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -137,6 +139,7 @@ class Budget:
         capacity_bytes: Of all its instances.
         needed_bytes: What the model needs there: `of` says of what.
         of: "weights and activations" or "activations after fusion".
+        is_lower_bound: It needs more: a tensor's size is not known.
         cut: What to cut when it does not fit; "" when it does.
     """
 
@@ -145,6 +148,7 @@ class Budget:
     needed_bytes: int
     of: str
     cut: str
+    is_lower_bound: bool = False
 
     @property
     def excess_bytes(self) -> int:
@@ -152,6 +156,9 @@ class Budget:
         return max(self.needed_bytes - self.capacity_bytes, 0)
 
     @property
-    def fits(self) -> bool:
-        """Whether the level holds what it must."""
-        return not self.excess_bytes
+    def fits(self) -> bool | None:
+        """Whether the level holds what it must; None where the bounds on that leave it open."""
+        if lower(self.needed_bytes) > self.capacity_bytes:
+            return False
+        is_open = self.is_lower_bound or upper(self.needed_bytes) > self.capacity_bytes
+        return None if is_open else True

@@ -13,6 +13,7 @@ from onnxroof.api import analyze, memo_for
 from onnxroof.batches import run_batches
 from onnxroof.errors import OnnxroofError, UnknownDimensionError, UsageError, quoted
 from onnxroof.graph.load import load_model
+from onnxroof.graph.types import SymbolicDim
 from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
 from onnxroof.report.render import DEFAULT_WIDTH
@@ -172,7 +173,9 @@ def _worker(setting: bytes) -> Callable[[str], Ranked]:
             analysis = analyzed(model, dims)
         except OnnxroofError as error:
             problem = str(error)
-        without = tuple([name for name in options.dims if model is None or name not in dims])
+        without = tuple(
+            [n for n in options.dims if n not in dims or (problem and not _may_have(model, n))]
+        )
         if problem:
             return Ranked(path, None, problem=problem, without=without)
         metrics = METRICS
@@ -188,6 +191,16 @@ def _worker(setting: bytes) -> Callable[[str], Ranked]:
         )
 
     return ranked
+
+
+def _may_have(model: Model | None, name: str) -> bool:
+    """Whether a model that could not be analysed has a dimension of this name, for all we know."""
+    if model is None:
+        return False
+    if name.rpartition(".")[2].isdecimal():  # what only a run tells: a tensor's name and the axis
+        return True
+    shapes = [item.type.shape or () for item in model.graph.inputs]
+    return any(isinstance(dim, SymbolicDim) and dim.name == name for s in shapes for dim in s)
 
 
 def _rank_chunk(setting: bytes, paths: Sequence[str]) -> list[Ranked]:

@@ -309,7 +309,7 @@ def _achieved(result: RooflineResult) -> str:
 
 def _share_of_peak(result: RooflineResult) -> str:
     known = None if result.is_lower_bound_of_plan else result.share_of_peak
-    return units.UNKNOWN if known is None else f"{units.percent(known)} of {result.main_type}"
+    return units.UNKNOWN if known is None else f"{units.percent(known)} of {result.peak_type}"
 
 
 def _bound_share(result: RooflineResult, bound: str) -> float:
@@ -317,10 +317,10 @@ def _bound_share(result: RooflineResult, bound: str) -> float:
 
 
 def _ridge(result: RooflineResult) -> str:
-    point = result.ridge_points.get(result.main_type)
+    point = result.ridge_points.get(result.peak_type)
     if point is None:
         return units.UNKNOWN
-    return f"{units.intensity(point)} FLOP/byte ({result.main_type})"
+    return f"{units.intensity(point)} FLOP/byte ({result.peak_type})"
 
 
 def _model_intensity(analysis: Analysis) -> str:

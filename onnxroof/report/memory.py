@@ -58,6 +58,9 @@ def _name(name: str) -> str:
     return units.shorten(printable(name), _LONGEST_NAME)
 
 
+_VERDICTS = {True: "fits", None: "cannot tell"}
+
+
 def _budgets(analysis: Analysis) -> Section:
     """Level by level of each device: what it must hold, whether it does, what to cut."""
     several = len(analysis.rooflines) > 1
@@ -67,8 +70,9 @@ def _budgets(analysis: Analysis) -> Section:
         device = f"{result.hardware.name} " if several else ""
         for budget in check_budgets(analysis.memory, reversed(result.hardware.memory)):
             level = printable(device + budget.level)
-            needed = f"{units.size(budget.needed_bytes)} of {budget.of}"
-            verdict = "fits" if budget.fits else f"{units.size(budget.excess_bytes)} too much"
+            sign = "at least " if budget.is_lower_bound else ""
+            needed = f"{sign}{units.size(budget.needed_bytes)} of {budget.of}"
+            verdict = _VERDICTS.get(budget.fits) or f"{units.size(budget.excess_bytes)} too much"
             rows.append((level, units.size(budget.capacity_bytes), verdict, needed))
             if budget.cut:
                 advice.setdefault(printable(budget.cut), []).append(level)

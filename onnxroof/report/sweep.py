@@ -125,9 +125,9 @@ def _knee_line(found: Sweep, knee: Knee) -> str:
     place = f"knee on {device}" + (f" at {where}" if where else "")
     if knee.size is None:
         last = max(found.ranges[knee.dimension])
-        return f"{place}: none up to {name} {last}, where throughput still grows"
+        return f"{place}: none up to {name} {last}, where {name} over time still grows"
     share = units.percent(knee.rate_per_second / knee.best_per_second)
-    return f"{place}: {name} {knee.size}, which reaches {share} of the best throughput"
+    return f"{place}: {name} {knee.size}, which reaches {share} of the best {name} over time"
 
 
 def _problem_lines(found: Sweep) -> list[str]:

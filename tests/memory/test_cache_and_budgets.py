@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import onnxroof
+from onnxroof.bounded import interval
 from onnxroof.fusion.plan import plan_kernels
 from onnxroof.memory import check_budgets, plan_memory
+from onnxroof.memory.records import Budget
+from tests.builders import model
 from tests.fusion.plans import model_cost
 from tests.memory.plans import memory
 
@@ -60,5 +64,22 @@ def test_levels_are_budgets() -> None:
     # two tensors of 64 floats, two instances of 100 bytes
     assert verdicts[1].excess_bytes == 2 * 256 - 2 * 100
     assert "at MatMul#0 the largest tensor is" in verdicts[1].cut
+    assert [budget.is_lower_bound for budget in verdicts] == [False, False]
     (short,) = check_budgets(plan, [Memory("dram", needed - 1)])
     assert "the weights are the larger part" in short.cut
+
+
+def test_a_level_that_holds_what_is_known_may_not_hold_the_rest() -> None:
+    # x and y are 4·8 bytes each, the size of u between them is not known
+    text = "agraph (float[8] x) => (float[8] y) { u = my.Foo(x) v = Relu(u) y = my.Bar(x, v) }"
+    plan = onnxroof.analyze(model(text, opsets={"my": 1})).memory
+    assert plan.is_lower_bound
+    wide, narrow = Memory("dram", 1 << 30), Memory("dram", 1)
+    assert [check_budgets(plan, [level])[0].fits for level in (wide, narrow)] == [None, False]
+
+
+def test_a_level_between_the_bounds_of_what_is_needed_cannot_be_judged() -> None:
+    # between 100 bytes and 300
+    needed = interval(100, 300)
+    levels = {99: False, 100: None, 299: None, 300: True}
+    assert {size: Budget("l1", size, needed, "activations", "").fits for size in levels} == levels

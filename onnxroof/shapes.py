@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from onnxroof.bindings import Bindings, declared_info
 from onnxroof.bounded import BoundedInt, largest, lower
 from onnxroof.errors import NodeProblem
-from onnxroof.graph.types import is_countable
+from onnxroof.graph.types import DType, is_countable
 from onnxroof.ops import load_plugins, load_rules
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.control_flow import GRAPH_RULES, Body
@@ -23,7 +23,7 @@ from onnxroof.ops.control_flow import GRAPH_RULES, Body
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from onnxroof.graph.types import Constant, DType, Graph, Node
+    from onnxroof.graph.types import Constant, Graph, Node
     from onnxroof.ops.call import Value
     from onnxroof.ops.registry import Operator, Registry
 
@@ -324,9 +324,26 @@ class _Walker:
             ):
                 return ()
         try:
-            return operator.value_rule(call)
+            return operator.value_rule(self._as_in_the_file(call, operator))
         except Undetermined:
             return ()
+
+    def _as_in_the_file(self, call: OpCall, operator: Operator) -> OpCall:
+        """The call on its known values in the types the file has for them.
+
+        Shape arithmetic is done as the file says, in whatever type weights are stored: a size of
+        320 is none of int8.
+        """
+        if not self.memo.retype or operator.shape_rule is None:
+            return call
+        infos = tuple(
+            [None if info is None else _of_its_value_s_type(info) for info in call.inputs]
+        )
+        if infos == call.inputs:
+            return call
+        own = OpCall(call.node, infos, operator)
+        own.outputs = tuple(operator.shape_rule(own))
+        return own
 
     def _finished(self, info: TensorInfo, value: Value | None, call: OpCall) -> TensorInfo:
         if value is not None:
@@ -338,7 +355,7 @@ class _Walker:
         target = self.memo.retype.get(info.dtype) if info.dtype else None
         if target is None or info.kind != "tensor":
             return info
-        return TensorInfo(target, info.shape, constant=info.constant)
+        return info.stored_as(target)
 
     def _constants(self, constants: Mapping[str, Constant]) -> dict[str, TensorInfo]:
         """Constants by name; those of equal type, shape and (where kept) bytes are one record."""
@@ -507,6 +524,16 @@ def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
         if info is not None and (not info.constant or info.value is None):
             return False
     return True
+
+
+def _of_its_value_s_type(info: TensorInfo) -> TensorInfo:
+    """A tensor under the type its elements have, where these are known."""
+    dtype = None if info.value is None else _TYPE_OF_VALUE.get(info.value.dtype.char)
+    return info if dtype is None or dtype is info.dtype else info.stored_as(dtype)
+
+
+_TYPE_OF_VALUE = {"f": DType.FLOAT, "e": DType.FLOAT16}
+"""Type of numpy → that of the file, of those that a precision stands for another of."""
 
 
 def _with_outputs(call: OpCall, outputs: tuple[TensorInfo, ...]) -> OpCall:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import onnxroof
 from onnxroof.errors import OnnxroofError, ProfileError, ShapeMismatchError, UsageError
@@ -64,6 +65,42 @@ def test_fp16_halves_the_bytes_of_activations_and_reads() -> None:
     ):
         totals = onnxroof.analyze(model(MATMUL), precision=precision).totals
         assert totals.traffic_bytes == size * 44
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8", "int8"])
+def test_scales_of_a_resize_are_known_at_any_precision(precision: str) -> None:
+    # what steers shapes is a value, in whatever type weights are stored
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scales"], ["u"]),
+        helper.make_node("Relu", ["u"], ["y"]),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", [1, 1, 4, 5]), ("y", None))
+    )
+    scales = helper.make_tensor("scales", TensorProto.FLOAT, [4], [1, 1, 2, 3])
+    proto = helper.make_model(helper.make_graph(nodes, "g", [x], [y], [scales]))
+    analysis = onnxroof.analyze(proto, precision=precision)
+    assert analysis.tensors["y"].shape == (1, 1, 2 * 4, 3 * 5)
+    assert analysis.nodes[1].flops == 8 * 15
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "fp8", "int8"])
+def test_shape_arithmetic_is_as_exact_as_in_the_file_at_any_precision(precision: str) -> None:
+    # 32 · 10 = 320 is none of int8, 3000 · 32 = 96,000 none of fp16
+    for factor, size in (("10.0", 320), ("3000.0", 96_000)):
+        text = """agraph (float[32,1] x, float[SIZE] z) => (float y) <float[1] factor = {FACTOR}> {
+            rows = Shape <start = 0, end = 1> (x) many = Cast <to = 1> (rows)
+            more = Mul(many, factor) size = Cast <to = 7> (more) y = Reshape(z, size) }"""
+        proto = model(text.replace("SIZE", str(size)).replace("FACTOR", factor))
+        analysis = onnxroof.analyze(proto, precision=precision)
+        assert analysis.tensors["y"].shape == (size,)
+
+
+def test_small_weights_whose_elements_are_known_are_stored_in_the_precision_too() -> None:
+    # x, y: 8 elements each, b: 8 elements, all of two bytes
+    text = "agraph (float[8] x) => (float y) <float[8] b = {1,2,3,4,5,6,7,8}> { y = Add(x, b) }"
+    assert onnxroof.analyze(model(text), precision="fp16").totals.traffic_bytes == 3 * 8 * 2
 
 
 def test_macs_of_a_precision_are_of_its_type() -> None:

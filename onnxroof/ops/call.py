@@ -167,6 +167,12 @@ class TensorInfo:
             items=self.items, element=self.element, source=self._source,
         )  # fmt: skip
 
+    def stored_as(self, dtype: DType) -> TensorInfo:
+        """The same tensor stored as another type; what is known of its elements stays known."""
+        return TensorInfo(
+            dtype, self.shape, value=self._value, constant=self.constant, source=self._source
+        )
+
     def __repr__(self) -> str:
         label = self.dtype.label if self.dtype else "?"
         shape = "?" if self.shape is None else "×".join(map(str, self.shape)) or "scalar"

@@ -336,9 +336,7 @@ class _Walker:
         """
         if not self.memo.retype or operator.shape_rule is None:
             return call
-        infos = tuple(
-            [None if info is None else _of_its_value_s_type(info) for info in call.inputs]
-        )
+        infos = tuple([None if info is None else _typed_as_its_value(info) for info in call.inputs])
         if infos == call.inputs:
             return call
         own = OpCall(call.node, infos, operator)
@@ -526,7 +524,7 @@ def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
     return True
 
 
-def _of_its_value_s_type(info: TensorInfo) -> TensorInfo:
+def _typed_as_its_value(info: TensorInfo) -> TensorInfo:
     """A tensor under the type its elements have, where these are known."""
     dtype = None if info.value is None else _TYPE_OF_VALUE.get(info.value.dtype.char)
     return info if dtype is None or dtype is info.dtype else info.stored_as(dtype)

@@ -150,15 +150,12 @@ def _largest(line: _Line, name: str, measure: Measure, sizes: Sizes) -> int | No
         else:
             bad = middle
     largest = max(x for x in range(good, bad) if x == good or measure.takes({**sizes, name: x}))
-    for other, size in sizes.items():  # half and twice: it must not depend on them
-        for moved in (size // 2, 2 * size):
-            around = {**sizes, other: moved}
-            ends = (
-                measure.takes({**around, name: largest}),
-                measure.takes({**around, name: largest + 1}),
-            )
-            if other != name and ends != (True, False):
-                return None
+    others = [other for other in sizes if other != name]
+    for other, moved in [(n, size) for n in others for size in (sizes[n] // 2, 2 * sizes[n])]:
+        around = {**sizes, other: moved}
+        takes_it = measure.takes({**around, name: largest})
+        if not takes_it or measure.takes({**around, name: largest + 1}):
+            return None  # it depends on the other one
     return largest
 
 

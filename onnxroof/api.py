@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.analysis import Analysis
-from onnxroof.bindings import Bindings
 from onnxroof.cost import count_costs
 from onnxroof.errors import ShapeMismatchError, UsageError
 from onnxroof.fusion.plan import plan_kernels
@@ -22,7 +21,7 @@ from onnxroof.hardware.read import load_profile
 from onnxroof.latency.predict import Predictor
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.memory import plan_memory
-from onnxroof.open_shapes import with_open_shapes
+from onnxroof.open_shapes import bound
 from onnxroof.plugins import read_operators
 from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
@@ -99,9 +98,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
     _check_text(runtime, "runtime", "a name or the path of a YAML file")
     _check_text(precision, "precision", "a type such as 'fp16'")
     profiles = _profiles(hardware, threads)
-    model, shapes, sizes = with_open_shapes(_loaded(source), input_shapes)
-    bindings = Bindings.of(dims, shapes)
-    bindings.add(sizes)
+    model, bindings = bound(_loaded(source), dims, input_shapes)
     if memo is None:
         memo = memo_for(precision, operators) if operators is not None else _shared_memo(precision)
     shaped, findings = infer_shapes(model.graph, bindings, memo)

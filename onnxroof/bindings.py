@@ -101,14 +101,7 @@ class Bindings:
         check_inputs(graph.inputs, self.input_shapes)
         self._bind_names_of_shapes(graph.inputs)
         self._inputs = graph.inputs
-        self.free_names = tuple(
-            dict.fromkeys(
-                dim.name
-                for item in graph.inputs
-                for dim in item.type.shape or ()
-                if isinstance(dim, SymbolicDim)
-            )
-        )
+        self.free_names = free_names(graph.inputs)
         self._assume_leading(graph.inputs)
         missing: dict[str, str] = {}
         infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
@@ -205,6 +198,12 @@ class Bindings:
                 close = difflib.get_close_matches(name, known, n=1)
                 opens = opening(name, self._inputs)
                 raise UnknownDimensionError("free dimension", name, close, known, opens)
+
+
+def free_names(inputs: Iterable[GraphInput]) -> tuple[str, ...]:
+    """Names of the free dimensions of some inputs, in order."""
+    dims = [dim for item in inputs for dim in item.type.shape or ()]
+    return tuple(dict.fromkeys([dim.name for dim in dims if isinstance(dim, SymbolicDim)]))
 
 
 def opening(name: str, inputs: Iterable[GraphInput]) -> str:
@@ -313,8 +312,9 @@ def spelled(shape: Iterable[int | SymbolicDim]) -> str:
 def _plain(name: object) -> str:
     """A size or name as it is, or quoted where it could be read as something else."""
     text = str(name)
-    is_plain = len(text) <= 200 and (text.isidentifier() or text.isdecimal())
-    return text if is_plain else quoted(text)
+    shown = quoted(text)
+    is_plain = text.isidentifier() or text.isdecimal()
+    return text if is_plain and shown == f"'{text}'" else shown  # another text where it is cut
 
 
 def _flag(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from onnxroof.bindings import by_name, check_inputs, spelled, whole_size
+from onnxroof.bindings import Bindings, by_name, check_inputs, spelled, whole_size
 from onnxroof.errors import UsageError, quoted
 from onnxroof.graph.types import SymbolicDim
 
@@ -32,6 +32,22 @@ class OpenShapes(NamedTuple):
     model: Model
     input_shapes: Mapping[str, object]
     sizes: dict[str, int]
+
+
+def bound(
+    model: Model,
+    dims: Mapping[str, int] | None,
+    input_shapes: Mapping[str, Sequence[int | str]] | None,
+) -> tuple[Model, Bindings]:
+    """The model with its dimensions open as asked, and the sizes to bind in it.
+
+    Raises:
+        ModelError, ShapeError, UsageError: As `with_open_shapes` and `Bindings.of`.
+    """
+    model, shapes, sizes = with_open_shapes(model, input_shapes)
+    bindings = Bindings.of(dims, shapes)
+    bindings.add(sizes)
+    return model, bindings
 
 
 def with_open_shapes(

@@ -46,11 +46,8 @@ def parse_input_shapes(options: Iterable[str]) -> dict[str, tuple[int | str, ...
     for option in options:
         name, equals, text = option.rpartition("=")
         name, text = name.strip(), text.strip()
-        parts = [
-            p.strip() for p in re.split("," if "," in text else "[x×]", text.removesuffix(","))
-        ]
-        if not text:
-            parts = []
+        sign = "," if "," in text else "[x×]"
+        parts = [p.strip() for p in re.split(sign, text.removesuffix(","))] if text else []
         if not equals or not name or not all(_SIZE.fullmatch(p) or p.isidentifier() for p in parts):
             raise UsageError(
                 f"--input {quoted(option)}: a name and a whole shape are meant, for example"

@@ -186,15 +186,15 @@ def test_an_einsum_of_a_thousand_operands_is_contracted_from_left_to_right() -> 
     assert node.flops == 998 * 3 * 5 + 2 * 3 * 5
 
 
-def test_a_message_about_a_hundred_thousand_numbers_is_short() -> None:
-    node = helper.make_node("Transpose", ["x"], ["y"], perm=list(range(100_000)))
+def test_a_message_about_a_million_numbers_is_short() -> None:
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=list(range(1_000_000)))
     with pytest.raises(ShapeMismatchError) as caught:
         analyze(graph_of([node], ["y"], x=[4]))
     assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize("op_type", ["Relu", "Cast", "QuantizeLinear"])
-def test_a_chain_of_a_thousand_nodes_takes_work_in_proportion(op_type: str) -> None:
+def test_a_chain_of_thousands_of_nodes_takes_work_in_proportion(op_type: str) -> None:
     chains = {
         "Relu": lambda i: [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"])],
         "Cast": lambda i: [helper.make_node("Cast", [f"v{i}"], [f"v{i + 1}"], to=[1, 10][i % 2])],
@@ -210,17 +210,17 @@ def test_a_chain_of_a_thousand_nodes_takes_work_in_proportion(op_type: str) -> N
         proto.graph.initializer.append(helper.make_tensor("s", TensorProto.FLOAT, [], [0.5]))
         return proto
 
-    short, long = lines_run_for(chain(125)), lines_run_for(chain(1000))
+    short, long = lines_run_for(chain(250)), lines_run_for(chain(2000))
     assert long < 8 * 1.25 * short  # quadratic would be 64 times
 
 
-def test_a_thousand_equal_nodes_are_grouped_with_work_in_proportion() -> None:
+def test_thousands_of_equal_nodes_are_grouped_with_work_in_proportion() -> None:
     def fan(width: int) -> onnx.ModelProto:
         names = [f"y{i}" for i in range(width)]
         nodes = [helper.make_node("Sigmoid", ["x"], [name]) for name in names]
         return graph_of(nodes, names, x=[4])
 
-    short, long = lines_run_for(fan(125)), lines_run_for(fan(1000))
+    short, long = lines_run_for(fan(250)), lines_run_for(fan(2000))
     assert long < 8 * 1.25 * short  # quadratic would be 64 times
 
 

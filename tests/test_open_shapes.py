@@ -73,9 +73,9 @@ def test_an_opened_dimension_is_bound_like_any_other() -> None:
 
 
 def test_a_number_for_a_free_dimension_of_the_file_binds_it_in_all_inputs() -> None:
-    text = """agraph (float[n,past,8] x, int64[n,"past + 1"] mask, float[1,4] w) => (float y)
-        { y = Relu(x) }""".replace('"past + 1"', "m")
-    proto = model(text)
+    proto = model(
+        "agraph (float[n,past,8] x, int64[n,m] mask, float[1,4] w) => (float y) { y = Relu(x) }"
+    )
     proto.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + 1"
     analysis = onnxroof.analyze(
         proto, dims={"width": 5}, input_shapes={"x": ("n", 128, 8), "w": ("rows", "width")}

@@ -60,6 +60,7 @@ class Axis:
         highs: Where they are confirmed.
         courses: Quantity → its polynomial along this line.
         lost: Quantities that have none.
+        refused: The next higher point, where the model does not take it.
         largest: The size at which the model refuses the next one; None where none is known, or
             where it is another at other sizes of the other dimensions.
     """
@@ -69,6 +70,7 @@ class Axis:
     highs: tuple[int, ...]
     courses: Mapping[str, Course]
     lost: tuple[str, ...]
+    refused: int | None
     largest: int | None = None
 
 
@@ -87,7 +89,7 @@ class _Line:
         found = {key: self._course([self.values[x][key] for x in self.near], key) for key in keys}
         courses = {key: course for key, course in found.items() if course is not None}
         lost = tuple(key for key in found if key not in courses)
-        return Axis(self.step, self.near, self.highs, courses, lost)
+        return Axis(self.step, self.near, self.highs, courses, lost, self.refused)
 
     def _course(self, near_values: Sequence[int], key: str) -> Course | None:
         order = degree(self.near, near_values)
@@ -119,7 +121,6 @@ def axis_of(measure: Measure, name: str, sizes: Sizes) -> Axis:
         NoFormError: No five neighbouring sizes are valid, or an output's rank depends on it.
     """
     best: Axis | None = None
-    chosen: _Line | None = None
     reason = ""
     for step in STEPS:
         try:
@@ -130,19 +131,19 @@ def axis_of(measure: Measure, name: str, sizes: Sizes) -> Axis:
         _refuse_changing_rank(name, line, measure, sizes)
         axis = line.axis()
         if best is None or len(axis.courses) > len(best.courses):
-            best, chosen = axis, line
+            best = axis
         if _MAY_LACK.issuperset(axis.lost):
             break
-    if best is None or chosen is None:
+    if best is None:
         raise NoFormError(f"dimension {name} cannot be varied alone: {reason}")
-    return replace(best, largest=_largest(chosen, name, measure, sizes))
+    return replace(best, largest=_largest(best, name, measure, sizes))
 
 
-def _largest(line: _Line, name: str, measure: Measure, sizes: Sizes) -> int | None:
-    """The size at which sizes end that the model takes, if one above the line was refused."""
-    if line.refused is None:
+def _largest(axis: Axis, name: str, measure: Measure, sizes: Sizes) -> int | None:
+    """The size at which sizes end that the model takes, if one above the points was refused."""
+    if axis.refused is None:
         return None
-    step, good, bad = line.step, (*line.near, *line.highs)[-1], line.refused
+    step, good, bad = axis.step, (*axis.near, *axis.highs)[-1], axis.refused
     while bad - good > step:
         middle = good + (bad - good) // step // 2 * step
         if measure.takes({**sizes, name: middle}):

@@ -88,7 +88,7 @@ def _serialized(proto: onnx.ModelProto) -> bytes:
 
 def _from_file(path: str) -> Model:
     try:
-        data = _content(Path(path))
+        data = _content(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelUnreadableError(path, f"cannot be read: {reason}") from None
@@ -98,19 +98,18 @@ def _from_file(path: str) -> Model:
         return _from_bytes(data, path)
 
 
-def _content(path: Path) -> bytes | mmap.mmap:
+def _content(path: str) -> bytes | mmap.mmap:
     """A file's bytes, or the file mapped where it is large: most of it are weights."""
-    mode = path.stat().st_mode
+    place = Path(path)
+    mode = place.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise ModelUnreadableError(
-            str(path), "a folder, not a model; `onnxroof rank` takes folders"
-        )
+        raise ModelUnreadableError(path, "a folder, not a model; `onnxroof rank` takes folders")
     if not stat.S_ISREG(mode):  # a pipe would be waited for
-        raise ModelUnreadableError(str(path), "not a regular file: write the model to one first")
-    with path.open("rb") as file:
+        raise ModelUnreadableError(path, "not a regular file: write the model to one first")
+    with place.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
-            raise ModelUnreadableError(str(path), "the file is empty")
+            raise ModelUnreadableError(path, "the file is empty")
         if size <= _COPIED_BYTES:
             return file.read(size)
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

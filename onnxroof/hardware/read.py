@@ -101,7 +101,7 @@ def profile_data(name_or_path: str) -> bytes:
     load_profile(name_or_path)
     if is_path(name_or_path):
         return read_bytes(Path(name_or_path))
-    return read_bytes(profile_directory() / f"{name_or_path}.yaml")
+    return read_bytes(_shipped(str(name_or_path)))
 
 
 def checksum(data: bytes) -> str:

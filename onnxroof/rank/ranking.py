@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from onnxroof.api import analyze, memo_for
 from onnxroof.batches import run_batches
+from onnxroof.bindings import free_names
 from onnxroof.errors import OnnxroofError, UnknownDimensionError, UsageError, quoted
 from onnxroof.graph.load import load_model
-from onnxroof.graph.types import SymbolicDim
 from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
 from onnxroof.report.render import DEFAULT_WIDTH
@@ -199,8 +199,7 @@ def _may_have(model: Model | None, name: str) -> bool:
         return False
     if name.rpartition(".")[2].isdecimal():  # what only a run tells: a tensor's name and the axis
         return True
-    shapes = [item.type.shape or () for item in model.graph.inputs]
-    return any(isinstance(dim, SymbolicDim) and dim.name == name for s in shapes for dim in s)
+    return name in free_names(model.graph.inputs)
 
 
 def _rank_chunk(setting: bytes, paths: Sequence[str]) -> list[Ranked]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from onnxroof.api import analyze, memo_for, profile_of
 from onnxroof.batches import run_batches
-from onnxroof.bindings import Bindings
 from onnxroof.builder import GraphBuilder
 from onnxroof.errors import OnnxroofError, UnsupportedOperatorError, UsageError
 from onnxroof.fusion.runtimes import CSE, find_runtime
@@ -19,7 +18,7 @@ from onnxroof.graph.load import load_model
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.metrics import METRICS as _ALL_METRICS
 from onnxroof.metrics import find_metric
-from onnxroof.open_shapes import with_open_shapes
+from onnxroof.open_shapes import bound
 from onnxroof.search.draft_line import DraftLine, draft_of, is_plain, peak_bytes
 from onnxroof.search.pieces import BARS, Pricer
 from onnxroof.shapes import infer_shapes
@@ -148,9 +147,7 @@ class CostFunction:
         """The model as a draft; None when it must be looked at as a whole."""
         if any(node.kind in BARS for node in model.graph.nodes):
             return None
-        model, shapes, sizes = with_open_shapes(model, self.input_shapes)
-        bindings = Bindings.of(self.dims, shapes)
-        bindings.add(sizes)
+        model, bindings = bound(model, self.dims, self.input_shapes)
         shaped, findings = infer_shapes(model.graph, bindings, self._memo)
         if findings.problems or findings.unresolved:
             return None

@@ -17,8 +17,9 @@ from onnxroof.bounded import BoundedInt, largest, lower
 from onnxroof.errors import NodeProblem
 from onnxroof.graph.types import DType, is_countable
 from onnxroof.ops import load_plugins, load_rules
-from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
+from onnxroof.ops.call import MALFORMED, Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.control_flow import GRAPH_RULES, Body
+from onnxroof.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -41,9 +42,6 @@ LONGEST_MESSAGE = 500
 
 MOST_CALLS = 20_000
 """Calls a memo keeps, and tensors; a further one empties it."""
-
-MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
-"""What a rule may stumble over in a node that is not what its schema says."""
 
 _ABSENT = TensorInfo(None, None)
 
@@ -141,7 +139,7 @@ def infer_shapes(
     walker = _Walker(bindings, memo or Memo())
     bound = bindings.bind_inputs(graph).items()
     inputs = {name: walker.memo.one(walker.retyped(info)) for name, info in bound}
-    shaped = walker.walk(graph, inputs, ())
+    shaped = walker.walk(graph, inputs)
     bindings.check_all_used(walker.data_dependent)
     return shaped, ShapeFindings(
         tuple(walker.unresolved),
@@ -159,27 +157,26 @@ class _Walker:
         self._body_nodes_left = MOST_BODY_NODES
         self.bindings = bindings
         self.memo = memo
+        self.retyped_to = frozenset(memo.retype.values())
         self.unresolved: list[Unresolved] = []
         self.problems: list[NodeProblem] = []
         self.assumptions: list[str] = []
-        self.data_dependent: list[str] = []
+        self.data_dependent: dict[str, None] = {}  # in the order they are met, each once
 
     def walk(
         self,
         graph: Graph,
         inputs: Mapping[str, TensorInfo],
-        outer: tuple[Mapping[str, TensorInfo], ...],
+        outer: Scope | None = None,
     ) -> ShapedGraph:
-        """Size one graph; `outer` are the tensors of the graphs around it, innermost first."""
-        if outer:
-            self._spend(len(graph.nodes))
+        """Size one graph; `outer` is the graph around it."""
         tensors = self._constants(graph.constants)
         tensors.update(inputs)
         operators: dict[tuple[str, str, int], Operator | None] = {}
         seen = self.memo.seen
-        tensors.update((name, _find(name, outer)) for name in graph.captures)
+        tensors.update(self._captured(graph, outer))
         calls: list[OpCall] = []
-        scopes = (tensors, *outer)
+        scope = Scope(graph, tensors, calls, outer, self.retyped_to)
         find = tensors.__getitem__
         infos: tuple[TensorInfo | None, ...]
         for node in graph.nodes:
@@ -198,10 +195,10 @@ class _Walker:
             call = seen.get(key) if key is not None else None
             if call is None:
                 if node.subgraphs:
-                    call = self._with_bodies(node, infos, operator, scopes)
+                    call = self._with_bodies(node, infos, operator, scope)
                 else:
                     call = self._evaluate(node, infos, operator, key)
-                call = self._attended(graph, node, call)
+                call = self._attended(graph, node, call, scope)
             calls.append(call)
             outputs = call.outputs
             for position, name in enumerate(results):
@@ -211,23 +208,41 @@ class _Walker:
             del tensors[captured]
         return ShapedGraph(graph, tuple(calls), tensors)
 
-    def _spend(self, nodes: int) -> None:
-        """Bodies within bodies, walked trip by trip, must not go on without end."""
-        self._body_nodes_left -= nodes
+    def _captured(self, graph: Graph, outer: Scope | None) -> dict[str, TensorInfo]:
+        """What a body reads of the graphs around it.
+
+        Raises:
+            Undetermined: Bodies within bodies, walked trip by trip, go on without end.
+        """
+        if outer is None:
+            return dict.fromkeys(graph.captures, _ABSENT)
+        self._body_nodes_left -= len(graph.nodes)
         if self._body_nodes_left < 0:
             raise Undetermined("its loops are nested and unrolled too far to be followed")
+        return {name: outer.find(name) or _ABSENT for name in graph.captures}
 
-    def _attended(self, graph: Graph, node: Node, call: OpCall) -> OpCall:
+    def _attended(self, graph: Graph, node: Node, call: OpCall, scope: Scope) -> OpCall:
         """The call after what is rare: notes said, unknowns recorded, fresh sizes named."""
         if not call.needs_attention:
             return call
+        ranged = self._ranged(node, call, scope) if call.reason else None
+        if ranged is not None:
+            call = ranged
         if call.notes:
             self.assumptions.extend(f"{node.label}: {note}" for note in call.notes)
         if call.reason or call.problem:
             return self._unknown(graph, node, call)
-        if call.operator is None or not call.operator.data_dependent:
+        if ranged is None and (call.operator is None or not call.operator.data_dependent):
             return call
         return _with_outputs(call, self._named(node, call.outputs))
+
+    def _ranged(self, node: Node, call: OpCall, scope: Scope) -> OpCall | None:
+        """The call sized by bounds of what is computed at run time; None where that fails."""
+        infos = _bounded(node, call.inputs, call.operator, scope)
+        if infos == call.inputs or node.subgraphs:
+            return None
+        ranged = self._sized(node, infos, call.operator)
+        return None if ranged.reason or ranged.problem else ranged
 
     def _operator(self, node: Node) -> Operator | None:
         """The registered operator; installed plug-ins are consulted before giving up."""
@@ -308,7 +323,7 @@ class _Walker:
         bound = {
             f"i{position}": info for position, info in enumerate(call.inputs) if info is not None
         }
-        shaped = self.walk(body, bound, ())
+        shaped = self.walk(body, bound)
         call.bodies = (Body("function body", shaped),)
         return shaped.outputs
 
@@ -378,19 +393,19 @@ class _Walker:
         node: Node,
         infos: tuple[TensorInfo | None, ...],
         operator: Operator | None,
-        scopes: tuple[Mapping[str, TensorInfo], ...],
+        scope: Scope,
     ) -> OpCall:
         """A control-flow operator: its bodies are walked for the inputs its rule chooses."""
         rule = None if node.domain else GRAPH_RULES.get(node.op_type)
         if rule is None:
             return self._evaluate(node, infos, operator)
-        call = OpCall(node, infos, operator)
+        call = OpCall(node, _bounded(node, infos, operator, scope), operator)
 
         def walk(body: Graph, inputs: Sequence[TensorInfo]) -> ShapedGraph:
             bound = {item.name: info for item, info in zip(body.inputs, inputs, strict=False)}
             for item in body.inputs[len(inputs) :]:
                 bound[item.name] = _ABSENT
-            return self.walk(body, bound, scopes)
+            return self.walk(body, bound, scope)
 
         try:
             outputs, call.bodies = rule(call, walk)
@@ -437,19 +452,31 @@ class _Walker:
             for axis, dim in enumerate(info.shape):
                 if isinstance(dim, BoundedInt) and not dim.name:
                     if id(dim) not in sizes:
-                        sizes[id(dim)] = self._bounded(f"{node.outputs[position]}.{axis}", dim)
+                        sizes[id(dim)] = self._size_called(f"{node.outputs[position]}.{axis}", dim)
                     dims.append(sizes[id(dim)])
                 else:
                     dims.append(dim)
             named[position] = TensorInfo(info.dtype, tuple(dims))
         return tuple(named)
 
-    def _bounded(self, name: str, dim: BoundedInt) -> int:
-        self.data_dependent.append(name)
+    def _size_called(self, name: str, dim: BoundedInt) -> int:
+        self.data_dependent[name] = None
         size = self.bindings.resolve(name)
         if size is not None:
             return size
         return BoundedInt(int(dim), dim.low, name)
+
+
+def _bounded(
+    node: Node, infos: tuple[TensorInfo | None, ...], operator: Operator | None, scope: Scope
+) -> tuple[TensorInfo | None, ...]:
+    """The inputs, with bounds where one holds sizes that are computed at run time."""
+    found = list(infos)
+    for position in () if operator is None else operator.sizes:
+        info = infos[position] if position < len(infos) else None
+        if info is not None and info.value is None:
+            found[position] = scope.bounded(node.inputs[position]) or info
+    return tuple(found)
 
 
 def _short(text: str) -> str:
@@ -540,10 +567,3 @@ def _with_outputs(call: OpCall, outputs: tuple[TensorInfo, ...]) -> OpCall:
     copy.folded, copy.reason, copy.problem = call.folded, call.reason, call.problem
     copy.notes, copy.bodies, copy.outputs = call.notes, call.bodies, outputs
     return copy
-
-
-def _find(name: str, scopes: tuple[Mapping[str, TensorInfo], ...]) -> TensorInfo:
-    for scope in scopes:
-        if name in scope:
-            return scope[name]
-    return _ABSENT

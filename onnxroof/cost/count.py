@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
-from onnxroof.ops.call import Impossible, Undetermined
-from onnxroof.shapes import MALFORMED
+from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -55,6 +55,7 @@ FAMILIES = (
     "trees",
     "training",
     "contrib",
+    "value_ranges",
 )
 
 

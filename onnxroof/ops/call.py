@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import AttributeValue, Constant, DType, Node
     from onnxroof.ops.control_flow import Body
     from onnxroof.ops.registry import Operator
+    from onnxroof.ranges import Range
 
     Value = NDArray[np.generic]
 
 Shape = tuple[int, ...]
 T = TypeVar("T")
+
+
+MALFORMED = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a rule may stumble over in a node that is not what its schema says."""
 
 
 class RuleError(Exception):
@@ -330,6 +335,30 @@ class OpCall:
         """Record an assumption a rule had to make; shown in the report with the node's name."""
         if sentence not in self.notes:
             self.notes = (*self.notes, sentence)
+
+
+class RangedCall(OpCall):
+    """A call of which the ranges of the inputs' elements are known, None for an absent input."""
+
+    __slots__ = ("ranges",)
+
+    def __init__(
+        self, call: OpCall, inputs: tuple[TensorInfo | None, ...], ranges: tuple[Range | None, ...]
+    ) -> None:
+        super().__init__(call.node, inputs, call.operator)
+        self.outputs = call.outputs
+        self.ranges = ranges
+
+    def range(self, position: int) -> Range:
+        """The range of an input. Raises Impossible when the node does not give it."""
+        found = self.ranges[position] if position < len(self.ranges) else None
+        if found is None:
+            raise Impossible(f"required input {position} is missing")
+        return found
+
+    def given_ranges(self) -> tuple[Range, ...]:
+        """Those of the inputs that are present, in order."""
+        return tuple(found for found in self.ranges if found is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, interval, is_exact, largest, lower, smallest, upper
+from onnxroof.bounded import BoundedInt, ends, interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType, Graph
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.geometry import normalize_axis
@@ -37,6 +37,11 @@ class ShapedBody(Protocol):
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """The body's outputs, in order."""
+        ...
+
+    @property
+    def calls(self) -> tuple[OpCall, ...]:
+        """The calls of the body's nodes, in their order."""
         ...
 
 
@@ -102,6 +107,12 @@ def _either(one: TensorInfo, other: TensorInfo) -> TensorInfo:
     if one.key == other.key:
         return one.marked(constant=False)
     dtype = one.dtype if one.dtype is other.dtype else None
+    if one.kind == other.kind != "tensor":
+        return TensorInfo(
+            dtype, None, kind=one.kind, items=_either_items(one, other),
+            element=_either(one.element, other.element) if one.element and other.element
+            else one.element or other.element,
+        )  # fmt: skip
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         return TensorInfo(dtype, None, kind=one.kind)
     return TensorInfo(
@@ -111,6 +122,13 @@ def _either(one: TensorInfo, other: TensorInfo) -> TensorInfo:
             for a, b in zip(one.shape, other.shape, strict=True)
         ),
     )
+
+
+def _either_items(one: TensorInfo, other: TensorInfo) -> tuple[TensorInfo, ...] | None:
+    """The elements of one of two lists, where both have equally many."""
+    if one.items is None or other.items is None or len(one.items) != len(other.items):
+        return None
+    return tuple(map(_either, one.items, other.items))
 
 
 def _between(one: int, other: int) -> int:
@@ -139,11 +157,22 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
     settled = not changing and all(_is_sized(info) for info in shaped.outputs[1:])
     if not settled and is_exact(trips) and not per_trip and 0 < trips <= MOST_UNROLLED_TRIPS:
         return _unrolled(body, walk, condition, states, int(trips))
+    growth = _growth(body, shaped, {i: varying[i] for i in changing})
+    if growth and not per_trip and trips:
+        return _growing(call, body, walk, (iteration, condition, *varying), shaped, growth, trips)
     if changing:
         for i in changing:
-            varying[i] = TensorInfo(varying[i].dtype, None, kind=varying[i].kind)
+            varying[i] = _widened(varying[i], carried[i])
         shaped = walk(body, (iteration, condition, *varying))
-        call.note("a state variable changes shape from trip to trip: its size is not known")
+        if not all(_holds(varying[i], shaped.outputs[1 + i]) for i in changing):
+            for i in changing:
+                varying[i] = TensorInfo(varying[i].dtype, None, kind=varying[i].kind)
+            shaped = walk(body, (iteration, condition, *varying))
+        unsized = [i for i in changing if varying[i].shape is None]
+        call.note(
+            "a state variable changes shape from trip to trip: its size is "
+            + ("not known" if unsized else "at most that of the first trip")
+        )
     outputs = [
         info.marked(constant=False) if i not in changing else varying[i]
         for i, info in enumerate(shaped.outputs[1 : 1 + len(states)])
@@ -152,6 +181,41 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
         outputs = [state.marked(constant=False) for state in states]
     scans = [_stacked(info, trips, per_trip=per_trip) for info in shaped.outputs[1 + len(states) :]]
     return [*outputs, *scans], (Body("body", shaped, trips, per_trip=per_trip),)
+
+
+def _widened(before: TensorInfo, after: TensorInfo) -> TensorInfo:
+    """What may be true of a changing state after any number of trips.
+
+    Of a list that its elements are like those of the first trip, of a tensor that no size grows.
+    """
+    if before.kind == after.kind == "sequence":
+        element = after.element
+        if element is not None and before.element is not None:
+            element = _either(before.element, element)
+        return TensorInfo(before.dtype, None, kind="sequence", element=element)
+    unknown = TensorInfo(before.dtype, None, kind=before.kind)
+    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+        return unknown
+    if any(upper(b) > upper(a) for a, b in zip(before.shape, after.shape, strict=True)):
+        return unknown
+    return before.like(
+        tuple(
+            a if ends(a) == ends(b) else interval(0, upper(a))
+            for a, b in zip(before.shape, after.shape, strict=True)
+        )
+    )
+
+
+def _holds(assumed: TensorInfo, after: TensorInfo) -> bool:
+    """Whether what was assumed of a state before a trip is true after it."""
+    if assumed.shape is None:
+        return assumed.element is None or _signature(assumed) == _signature(after)
+    if after.shape is None or len(after.shape) != len(assumed.shape):
+        return False
+    return assumed.dtype is after.dtype and all(
+        lower(a) <= lower(b) and upper(b) <= upper(a)
+        for a, b in zip(assumed.shape, after.shape, strict=True)
+    )
 
 
 def _is_sized(info: TensorInfo) -> bool:
@@ -163,7 +227,11 @@ def _is_sized(info: TensorInfo) -> bool:
 
 
 def _signature(info: TensorInfo) -> tuple[object, ...]:
-    return (info.kind, info.dtype, info.shape)
+    """What must be the same before and after a trip for the next one to be like it."""
+    items = None if info.items is None else tuple(map(_signature, info.items))
+    element = None if info.element is None else _signature(info.element)
+    shape = None if info.shape is None else tuple(map(ends, info.shape))
+    return (info.kind, info.dtype, shape, items, element)
 
 
 def _trip_limit(call: OpCall) -> int | None:
@@ -171,7 +239,7 @@ def _trip_limit(call: OpCall) -> int | None:
     if not call.has(0):
         return None
     value = call.value(0)
-    limit = NO_LIMIT if value is None else max(value.ravel().tolist()[0], 0)
+    limit = NO_LIMIT if value is None else largest(value.ravel().tolist()[0], 0)
     return None if lower(limit) >= NO_LIMIT else limit
 
 
@@ -226,6 +294,119 @@ def _unrolled(
         for infos in zip(*scanned, strict=True)
     ]
     return [*states, *scans], tuple(bodies)
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """A state variable that every trip makes longer by `rows` along `axis`."""
+
+    axis: int
+    rows: int
+
+    def after(self, trips: int, state: TensorInfo) -> TensorInfo:
+        """The state after so many trips."""
+        dims = list(state.dims)
+        dims[self.axis] = dims[self.axis] + self.rows * trips
+        return state.like(tuple(dims))
+
+
+def _growth(
+    body: Graph, shaped: ShapedBody, changing: Mapping[int, TensorInfo]
+) -> dict[int, _Growth]:
+    """How the changing state variables grow; empty if one of them changes in another way.
+
+    One grows that is concatenated with tensors which do not depend on any changing state: their
+    sizes are then those of every trip.
+    """
+    makers = {name: index for index, node in enumerate(body.nodes) for name in node.outputs}
+    states = {body.inputs[2 + i].name: i for i in changing}
+    dependent = _dependent(body, set(states))
+    growth: dict[int, _Growth] = {}
+    for name, i in states.items():
+        maker = makers.get(_origin(body, makers, body.outputs[1 + i]))
+        if maker is None or body.nodes[maker].kind != "Concat":
+            return {}
+        call, names = shaped.calls[maker], body.nodes[maker].inputs
+        own = [each for each in names if each in dependent]
+        added = [
+            info for each, info in zip(names, call.inputs, strict=True) if each not in dependent
+        ]
+        if len(own) != 1 or _origin(body, makers, own[0]) != name:
+            return {}
+        before, after = changing[i], shaped.outputs[1 + i]
+        if before.shape is None or after.shape is None or before.dtype is not after.dtype:
+            return {}
+        axis = normalize_axis(call.attr("axis", 1), before.rank)
+        growth[i] = _Growth(axis, sum(info.dims[axis] for info in added if info is not None))
+    return growth
+
+
+def _dependent(body: Graph, names: set[str]) -> set[str]:
+    """These tensors and all that are made of them."""
+    for node in body.nodes:
+        if not names.isdisjoint(node.reads):
+            names.update(node.outputs)
+    return names
+
+
+def _origin(body: Graph, makers: Mapping[str, int], name: str) -> str:
+    """The tensor of which this is a copy, perhaps in another type."""
+    for _ in body.nodes:
+        node = body.nodes[makers[name]] if name in makers else None
+        if node is None or node.kind not in ("Identity", "Cast") or not node.inputs:
+            break
+        name = node.inputs[0]
+    return name
+
+
+def _growing(
+    call: OpCall,
+    body: Graph,
+    walk: Walk,
+    arguments: tuple[TensorInfo, ...],
+    first: ShapedBody,
+    growth: Mapping[int, _Growth],
+    trips: int,
+) -> Outcome:
+    """States that grow evenly: as many trips as the first one, as the last one, and a middle one.
+
+    The sum over all trips is exact where a trip's cost grows as evenly, and at most where it grows
+    faster.
+    """
+    most, half = upper(trips), upper(trips) // 2
+
+    def at(trip: int) -> ShapedBody:
+        grown = list(arguments)
+        for i, each in growth.items():
+            grown[2 + i] = each.after(trip, arguments[2 + i])
+        return walk(body, grown)
+
+    last = at(most - 1) if most > 1 else first
+    bodies = [Body("body", first, interval(min(lower(trips), half), half))] if half else []
+    others = [(last, half)] if half else []
+    if most % 2:
+        others.append((at(half) if half else first, 1))
+    bodies += [
+        Body("body", shaped, count if is_exact(trips) else BoundedInt(count, 0))
+        for shaped, count in others
+    ]
+    state_count = len(arguments) - 2
+    outputs = [
+        growth[i].after(trips, arguments[2 + i]) if i in growth else info.marked(constant=False)
+        for i, info in enumerate(first.outputs[1 : 1 + state_count])
+    ]
+    scans = [
+        _stacked(one, trips, per_trip=_signature(one) != _signature(other))
+        for one, other in zip(
+            first.outputs[1 + state_count :], last.outputs[1 + state_count :], strict=True
+        )
+    ]
+    for each in growth.values():
+        call.note(
+            f"a state variable grows by {each.rows} along axis {each.axis} each trip: half the "
+            "trips are counted as the first, half as the last"
+        )
+    return [*outputs, *scans], tuple(bodies)
 
 
 def run_scan(call: OpCall, walk: Walk) -> Outcome:
@@ -305,6 +486,6 @@ GRAPH_RULES: Mapping[str, GraphRule] = {
 }
 
 declare("If", control=(0,), free="its cost is that of the branch that runs")
-declare("Loop", control=(0, 1), free="its cost is that of its body, times the trips")
+declare("Loop", control=(0, 1), sizes=(0,), free="its cost is that of its body, times the trips")
 declare("Scan", free="its cost is that of its body, times the trips")
 declare("SequenceMap", free="its cost is that of its body, once per element")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import is_exact, largest, lower
+from onnxroof.bounded import is_exact, largest, upper
 from onnxroof.graph.types import Constant, DType
 from onnxroof.graph.values import NUMPY_TYPE
 from onnxroof.ops.arithmetic import is_bounded
@@ -25,18 +25,21 @@ if TYPE_CHECKING:
     from onnxroof.ops.call import OpCall, Value
 
 _LARGEST_VALUE = 4096
+_COUNTS = "counts, no arithmetic on data"
 _WINDOWS = ("BlackmanWindow", "HammingWindow", "HannWindow")
 
-declare("ConstantOfShape", control=(0,), free="fills its output with one value")
+declare("ConstantOfShape", control=(0,), sizes=(0,), free="fills its output with one value")
 declare("EyeLike", free="writes ones and zeros")
-declare("OneHot", control=(1, 2), free="writes two given values by index")
-declare("Range", control=(0, 1, 2), free="counts, no arithmetic on data")
-declare("Range", domain=MICROSOFT, control=(0, 1, 2), free="counts, no arithmetic on data")
+declare("OneHot", control=(1, 2), sizes=(1,), free="writes two given values by index")
+declare("Range", control=(0, 1, 2), sizes=(0, 1), free="counts, no arithmetic on data")
+declare(
+    "Range", domain=MICROSOFT, control=(0, 1, 2), sizes=(0, 1), free="counts, no arithmetic on data"
+)
 declare("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", random=True)
 declare("Bernoulli", random=True, pointwise=True)
 declare("Multinomial", random=True)
-declare(*_WINDOWS, control=(0,))
-declare("MelWeightMatrix", control=(0, 1, 2, 3, 4))
+declare(*_WINDOWS, control=(0,), sizes=(0,))
+declare("MelWeightMatrix", control=(0, 1, 2, 3, 4), sizes=(0, 1))
 
 
 # -- constants and ranges --------------------------------------------------------------------
@@ -46,7 +49,7 @@ declare("MelWeightMatrix", control=(0, 1, 2, 3, 4))
 def constant_of_shape_shape(call: OpCall) -> Sequence[TensorInfo]:
     """The shape the input names, in the type of the attribute `value` (float zero by default)."""
     shape = call.ints(0, "the shape")
-    if any(lower(dim) < 0 for dim in shape):
+    if any(upper(dim) < 0 for dim in shape):
         raise Impossible(f"a size cannot be negative: {list(shape)}")
     fill = call.attributes.get("value")
     return (TensorInfo(fill.dtype if isinstance(fill, Constant) else DType.FLOAT, shape),)
@@ -103,6 +106,19 @@ def _delta(call: OpCall) -> Value:
     return _scalar(call, 2, "delta") if call.has(2) else np.asarray(1)
 
 
+def _size(call: OpCall, position: int, what: str) -> int:
+    """A control input that is one size, perhaps bounded, perhaps stored as a float.
+
+    Raises:
+        Impossible: It is negative.
+    """
+    number = _scalar(call, position, what).item()
+    size = number if isinstance(number, int) else int(number)
+    if upper(size) < 0:
+        raise Impossible(f"{what} cannot be negative: {size}")
+    return size
+
+
 def _scalar(call: OpCall, position: int, what: str) -> Value:
     """The only element of a control input, as an array without axes."""
     value = call.value(position)
@@ -127,12 +143,9 @@ def eye_like_shape(call: OpCall) -> Sequence[TensorInfo]:
 def one_hot_shape(call: OpCall) -> Sequence[TensorInfo]:
     """The shape of indices with an axis of size depth inserted (last by default)."""
     indices = call.shape(0)
-    depth = _scalar(call, 1, "depth").item()
     axis = normalize_axis(call.attr("axis", -1), len(indices) + 1)
-    size = depth if isinstance(depth, int) else int(depth)
-    if lower(size) < 0:
-        raise Impossible(f"depth cannot be negative: {size}")
-    return (call.input(2).like((*indices[:axis], size, *indices[axis:])),)
+    depth = _size(call, 1, "depth")
+    return (call.input(2).like((*indices[:axis], depth, *indices[axis:])),)
 
 
 @cost_rule("ConstantOfShape", "OneHot", "Range")
@@ -241,7 +254,7 @@ def multinomial_cost(call: OpCall) -> OpCost:
 @shape_rule(*_WINDOWS)
 def window_shape(call: OpCall) -> Sequence[TensorInfo]:
     """[size], in the type `output_datatype` (float by default)."""
-    size = int(_scalar(call, 0, "size").item())
+    size = _size(call, 0, "size")
     return (TensorInfo(dtype_attr(call, "output_datatype", DType.FLOAT), (size,)),)
 
 
@@ -266,8 +279,8 @@ def window_cost(call: OpCall) -> OpCost:
 @shape_rule("MelWeightMatrix")
 def mel_weight_matrix_shape(call: OpCall) -> Sequence[TensorInfo]:
     """[⌊dft_length / 2⌋ + 1, num_mel_bins], in the type `output_datatype` (float by default)."""
-    bins = int(_scalar(call, 0, "num_mel_bins").item())
-    spectrum = int(_scalar(call, 1, "dft_length").item()) // 2 + 1
+    bins = _size(call, 0, "num_mel_bins")
+    spectrum = _size(call, 1, "dft_length") // 2 + 1
     return (TensorInfo(dtype_attr(call, "output_datatype", DType.FLOAT), (spectrum, bins)),)
 
 

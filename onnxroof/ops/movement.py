@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 _COPIES = "copies elements; no arithmetic"
 
 declare("Transpose", "Concat", "DepthToSpace", "SpaceToDepth", free=_COPIES)
-declare("Expand", "ReverseSequence", control=(1,), free=_COPIES)
-declare("Tile", control=(1, 2), free=_COPIES)
+declare("Expand", control=(1,), sizes=(1,), free=_COPIES)
+declare("ReverseSequence", control=(1,), free=_COPIES)
+declare("Tile", control=(1, 2), sizes=(1,), free=_COPIES)
 declare("Trilu", control=(1,), free="copies one triangle and writes zeros; no arithmetic")
 declare("Trilu", domain=MICROSOFT, control=(1,), free=_COPIES)
 declare("Col2Im", control=(1, 2))
@@ -139,7 +140,7 @@ def tile_axis_shape(call: OpCall) -> Sequence[TensorInfo]:
     """One axis repeated, as before opset 6: inputs `tiles` and `axis` are scalars."""
     shape, (times,), (axis,) = call.shape(0), call.ints(1, "tiles"), call.ints(2, "the axis")
     at = normalize_axis(int(axis), len(shape))
-    return [call.input(0).like((*shape[:at], shape[at] * int(times), *shape[at + 1 :]))]
+    return [call.input(0).like((*shape[:at], shape[at] * times, *shape[at + 1 :]))]
 
 
 @shape_rule("Tile", since=6)

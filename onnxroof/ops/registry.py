@@ -10,18 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from onnxroof.ops.call import OpCall, OpCost, TensorInfo, no_traffic
+from onnxroof.ops.call import OpCall, OpCost, RangedCall, TensorInfo, no_traffic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from onnxroof.ops.call import Value
+    from onnxroof.ranges import Range
 
 ShapeRule = Callable[[OpCall], "Sequence[TensorInfo]"]
 ValueRule = Callable[[OpCall], "Sequence[Value | None]"]
 CostRule = Callable[[OpCall], OpCost]
+RangeRule = Callable[[RangedCall], "Sequence[Range]"]
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Callable[..., object])
 
 MICROSOFT = "com.microsoft"
 NCHWC = "com.microsoft.nchwc"
@@ -36,6 +38,7 @@ class Operator:
     Attributes:
         control: Inputs that steer the operator (shapes, axes, pads, bounds); not parameters, and
             their values are what shape rules may read.
+        sizes: Those of them that hold sizes, so that bounds of their elements bound the output.
         quantization: Inputs that are scales and zero points.
         integer_weights: Inputs whose int32 or int64 constants are weights nevertheless.
         states: Inputs that are initial states; a Constant node there is a literal (zeros).
@@ -56,7 +59,9 @@ class Operator:
     shape_rule: ShapeRule | None = None
     value_rule: ValueRule | None = None
     cost_rule: CostRule | None = None
+    range_rule: RangeRule | None = None
     control: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
     quantization: tuple[int, ...] = ()
     integer_weights: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
@@ -90,6 +95,7 @@ class _Entry:
     shape_rules: dict[int, ShapeRule] = field(default_factory=dict)
     value_rules: dict[int, ValueRule] = field(default_factory=dict)
     cost_rules: dict[int, CostRule] = field(default_factory=dict)
+    range_rules: dict[int, RangeRule] = field(default_factory=dict)
     declared: bool = False
 
 
@@ -142,11 +148,12 @@ def _at(entry: _Entry, opset: int) -> Operator:
         shape_rule=_newest(entry.shape_rules, opset),
         value_rule=_newest(entry.value_rules, opset),
         cost_rule=_newest(entry.cost_rules, opset),
+        range_rule=_newest(entry.range_rules, opset),
         opset=opset,
     )
 
 
-def _newest(rules: dict[int, Callable[[OpCall], T]], opset: int) -> Callable[[OpCall], T] | None:
+def _newest(rules: dict[int, R], opset: int) -> R | None:
     versions = [version for version in rules if version <= opset]
     return rules[max(versions)] if versions else None
 
@@ -196,10 +203,17 @@ def cost_rule(*op_types: str, domain: str = "", since: int = 1) -> Callable[[Cos
     return _registering("cost_rules", op_types, domain, since)
 
 
+def range_rule(
+    *op_types: str, domain: str = "", since: int = 1
+) -> Callable[[RangeRule], RangeRule]:
+    """Register between which bounds output elements lie, given those of the inputs."""
+    return _registering("range_rules", op_types, domain, since)
+
+
 def _registering(
     table: str, op_types: tuple[str, ...], domain: str, since: int
-) -> Callable[[Callable[[OpCall], T]], Callable[[OpCall], T]]:
-    def register(rule: Callable[[OpCall], T]) -> Callable[[OpCall], T]:
+) -> Callable[[R], R]:
+    def register(rule: R) -> R:
         for op_type in op_types:
             rules = getattr(default_registry.entry(domain, op_type), table)
             if since in rules:

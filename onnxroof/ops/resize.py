@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from onnxroof.ops.call import OpCall, Shape, TensorInfo
 
-declare("Resize", control=(1, 2, 3))
-declare("Resize", domain=INTERNAL_NHWC, control=(1, 2, 3))
+declare("Resize", control=(1, 2, 3), sizes=(3,))
+declare("Resize", domain=INTERNAL_NHWC, control=(1, 2, 3), sizes=(3,))
 declare("Upsample", control=(1,))
-declare("AffineGrid", control=(1,))
-declare("CropAndResize", domain=MICROSOFT, control=(3,))
+declare("AffineGrid", control=(1,), sizes=(1,))
+declare("CropAndResize", domain=MICROSOFT, control=(3,), sizes=(3,))
 
 
 def interpolation_flops(mode: str, axes: int) -> int:

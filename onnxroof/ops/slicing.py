@@ -24,8 +24,8 @@ declare("Split", control=(1,), data_dependent=True, free=_COPIES)
 declare("Slice", control=(1, 2, 3, 4), data_dependent=True, free=_COPIES)
 declare("DynamicSlice", control=(1, 2, 3), data_dependent=True, free=_COPIES)
 declare("Crop", free=_COPIES)
-declare("Pad", control=(1, 2, 3), free=_COPIES)
-declare("Pad", domain=MICROSOFT, control=(1, 2), free=_COPIES)
+declare("Pad", control=(1, 2, 3), sizes=(1,), free=_COPIES)
+declare("Pad", domain=MICROSOFT, control=(1, 2), sizes=(1,), free=_COPIES)
 declare("CenterCropPad", control=(1,), free=_COPIES)
 
 

@@ -266,6 +266,136 @@ def test_a_list_that_grows_unknown_times_has_no_size_and_says_so() -> None:
     assert any("changes shape from trip to trip" in sentence for sentence in result.assumptions)
 
 
+def growing(trips: str, body: str, states: str = "float[n] h", given: str = "x") -> Analysis:
+    """A loop from x [3] on whose body ends in `next`, one element longer."""
+    return analysis(
+        f"""agraph (float[3] x, float[7] d) => (float y)
+        <int64 one_ = {{1}}, {TRUE}, float[1] one = {{0.0}}> {{
+        nz = NonZero(d) s = Shape(nz) found = Gather(s, one_)
+        {trips}
+        y = Loop(m, yes, {given}) <body = b (int64 i, bool go, {states})
+            => (bool on, float[k] next) {{ on = Identity(go) {body} }}> }}"""
+    )
+
+
+ADDS_ONE = "r = Relu(h) next = Concat <axis = 0> (h, one)"
+MANY_TRIPS = "m = Constant <value_int = 300> ()"
+
+
+def test_a_list_that_grows_evenly_is_not_followed_through_many_trips() -> None:
+    # 3, 4, … 302 elements through Relu: 300 · (3 + 302) / 2 = 45,750; 303 in the end
+    result = growing(MANY_TRIPS, ADDS_ONE)
+    assert result.tensors["y"].shape == (303,)
+    assert is_exact(result.tensors["y"].shape[0])
+    loop = result.nodes[-1]
+    assert loop.flops == 45_750
+    assert is_exact(loop.flops)
+    # 3 + k and one read, 4 + k written; Relu reads and writes 3 + k: 4 bytes · Σ (14 + 4 · k)
+    assert loop.traffic_bytes == 4 * (300 * 14 + 4 * 299 * 300 // 2)
+    assert len(loop.bodies) == 2
+    assert any("grows by 1 along axis 0" in sentence for sentence in result.assumptions)
+
+
+def test_a_list_that_grows_a_bounded_number_of_times_has_a_bounded_size() -> None:
+    # At most 7 trips: 3 + 4 + … + 9 = 42 FLOPs and 10 elements; none: 0 and 3
+    result = growing("m = Identity(found)", ADDS_ONE)
+    assert ends(result.tensors["y"].shape[0]) == (3, 10)
+    assert ends(result.nodes[-1].flops) == (0, 42)
+
+
+def test_at_least_one_trip_costs_at_least_the_first() -> None:
+    # 1 to 8 trips: 3 + … + 10 = 52 at most, 3 at least; 4 to 11 elements
+    result = growing("m = Add(found, one_)", ADDS_ONE)
+    assert ends(result.tensors["y"].shape[0]) == (4, 11)
+    assert ends(result.nodes[-1].flops) == (3, 52)
+    # exactly one: the first trip alone
+    single = growing("m = Min(found, one_)", ADDS_ONE)
+    assert ends(single.nodes[-1].flops) == (0, 3)
+
+
+def test_a_cost_that_grows_faster_than_the_list_is_at_most() -> None:
+    # (3 + k)² products: 9 + 16 + … + 81 = 280; counted 3 · (9 + 81) + 36 = 306
+    result = growing(
+        "m = Identity(found)",
+        """a = Constant <value_int = 1> () u = Constant <value_ints = [1]> () t = Unsqueeze(h, u)
+        p = Mul(h, t) next = Concat <axis = 0> (h, one)""",
+    )
+    assert 280 <= result.nodes[-1].flops == 306
+
+
+def test_a_copy_in_another_type_still_grows() -> None:
+    result = growing(
+        MANY_TRIPS,
+        """c = Identity(h) e = Cast <to = 1> (c) g = Concat <axis = 0> (one, e, one)
+        next = Identity(g)""",
+    )
+    assert result.tensors["y"].shape == (3 + 2 * 300,)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "next = Concat <axis = 0> (h, h)",  # doubles
+        "q = Relu(h) next = Concat <axis = 0> (q, one)",  # is not the list itself that is kept
+        "q = ReduceSum <keepdims = 1> (h) next = Concat <axis = 0> (h, q)",  # depends on the list
+        "p = Constant <value_ints = [0, 1]> () next = Pad(h, p)",
+    ],
+)
+def test_a_list_that_grows_in_another_way_has_no_size_after_many_trips(body: str) -> None:
+    result = growing(MANY_TRIPS, body)
+    assert result.tensors["y"].shape is None
+    assert any("changes shape from trip to trip" in sentence for sentence in result.assumptions)
+
+
+def test_what_a_growing_list_leaves_each_trip_cannot_be_stacked() -> None:
+    # r has 3 elements in the first trip and 302 in the last
+    result = analysis(
+        f"""agraph (float[3] x) => (float y, float[k] ys) <{trips(300)}, {TRUE},
+        float[1] one = {{0.0}}> {{ y, rs = Loop(m, yes, x) <body = b (int64 i, bool go, float[n] h)
+            => (bool on, float[k] next, float[l] r) {{
+            on = Identity(go) {ADDS_ONE} }}> ys = Relu(rs) }}"""
+    )
+    assert result.tensors["y"].shape == (303,)
+    assert result.tensors["rs"].shape is None
+
+
+LISTS = """agraph (float[3,2] x, int64 m) => (float y, int64 z)
+    <{given} bool yes = {{1}}, int64 zero = {{0}}> {{
+    e = SequenceEmpty()
+    l = Loop({trips}, yes, e) <body = b (int64 i, bool go, seq(float[3,2]) h)
+        => (bool on, seq(float[3,2]) next) {{ on = Identity(go) {body} }}>
+    first = SequenceAt(l, zero) y = ConcatFromSequence <axis = 1> (l) z = SequenceLength(l) }}"""
+
+
+def test_a_sequence_grows_with_every_trip() -> None:
+    # 5 tensors of 3 × 2 side by side: 3 × 10, though each trip leaves a list of the same type
+    result = analysis(
+        LISTS.format(given="int64 n = {5},", trips="n", body="next = SequenceInsert(h, x)")
+    )
+    assert result.tensors["y"].shape == (3, 10)
+    length = result.tensors["z"].value
+    assert length is not None
+    assert int(length) == 5
+
+
+def test_the_elements_of_a_sequence_of_unknown_length_are_known() -> None:
+    # Whatever the number of trips, an element has 3 × 2
+    result = analysis(LISTS.format(given="", trips="m", body="next = SequenceInsert(h, x)"))
+    assert result.tensors["first"].shape == (3, 2)
+    assert result.tensors["l"].items is None
+    assert any("changes shape from trip to trip" in sentence for sentence in result.assumptions)
+
+
+def test_elements_that_differ_from_trip_to_trip_are_not_taken_for_the_first() -> None:
+    # The first element has 3 × 2, the next 6 × 2, then 12 × 2, …
+    body = """empty = SequenceLength(h) none = Equal(empty, zero)
+        last = If(none) <then_branch = t () => (float a) { a = Identity(x) },
+                         else_branch = f () => (float c) { c = SequenceAt(h, zero) }>
+        twice = Concat <axis = 0> (last, last) next = SequenceInsert(h, twice, zero)"""
+    result = analysis(LISTS.format(given="", trips="m", body=body))
+    assert result.tensors["first"].shape is None
+
+
 def test_loops_in_loops_multiply() -> None:
     # 3 outer trips of 4 inner trips of 128 MACs; one weight
     result = analysis(

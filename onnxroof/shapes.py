@@ -360,7 +360,8 @@ class _Walker:
 
     def _finished(self, info: TensorInfo, value: Value | None, call: OpCall) -> TensorInfo:
         if value is not None:
-            return TensorInfo(info.dtype, info.shape, value=value, constant=True)
+            known = TensorInfo(info.dtype, info.shape, value=value, constant=True)
+            return self.retyped(known) if info.shape else known
         return self.memo.one(self.retyped(info.marked(constant=call.folded)))
 
     def retyped(self, info: TensorInfo) -> TensorInfo:

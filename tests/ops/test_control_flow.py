@@ -313,6 +313,16 @@ def test_at_least_one_trip_costs_at_least_the_first() -> None:
     assert ends(single.nodes[-1].flops) == (0, 3)
 
 
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_a_list_grows_at_any_precision(precision: str) -> None:
+    # It begins with two zeros whose values are known
+    text = f"""agraph (float[7] d) => (float y)
+        <int64 n = {{300}}, int64[1] two = {{2}}, {TRUE}, float[1] one = {{0.0}}> {{
+        z = ConstantOfShape(two) y = Loop(n, yes, z) <{GROWS}> }}"""
+    result = onnxroof.analyze(model(text), precision=precision)
+    assert result.tensors["y"].shape == (302,)
+
+
 def test_a_cost_that_grows_faster_than_the_list_is_at_most() -> None:
     # (3 + k)² products: 9 + 16 + … + 81 = 280; counted 3 · (9 + 81) + 36 = 306
     result = growing(

@@ -104,7 +104,7 @@ def test_small_weights_whose_elements_are_known_are_stored_in_the_precision_too(
 
 
 def test_precision_reaches_constants_that_are_computed_before_the_run() -> None:
-    # Eight zeros, made when the model is loaded, are read as halves: x, zeros and y, 8 · 2 bytes each
+    # Eight zeros, made when the model is loaded, are halves: x, zeros and y, 8 · 2 bytes each
     text = """agraph (float[8] x) => (float y) <int64[1] eight = {8}>
         { zeros = ConstantOfShape(eight) y = Add(x, zeros) }"""
     assert onnxroof.analyze(model(text), precision="fp16").totals.traffic_bytes == 3 * 8 * 2

@@ -40,8 +40,11 @@ MOST_BODY_NODES = 200_000
 LONGEST_MESSAGE = 500
 """Characters of the longest reason that is kept."""
 
-MOST_CALLS = 20_000
-"""Calls a memo keeps, and tensors; a further one empties it."""
+MOST_CALLS = 60_000
+"""Calls a memo keeps, and tensors; a further one empties it.
+
+Several hundred different networks have some 35,000; each takes two or three kilobytes.
+"""
 
 _ABSENT = TensorInfo(None, None)
 
@@ -113,18 +116,20 @@ class Memo:
             if info.may_have_value or not info.exact or info.kind != "tensor":
                 return info
             stored = info.key
-        return _with_room(self.tensors).setdefault(stored, info)
+        return self.with_room(self.tensors).setdefault(stored, info)
+
+    def with_room(self, table: dict[K, V]) -> dict[K, V]:
+        """One of the memo's tables; all are emptied when it is full, since they share records."""
+        if len(table) >= MOST_CALLS:
+            self.seen.clear()
+            self.calls.clear()
+            self.tensors.clear()
+            self.predictors.clear()
+        return table
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled empty: what it holds is worked out again."""
         return (Memo, (self.retype, self.registry))
-
-
-def _with_room(table: dict[K, V]) -> dict[K, V]:
-    """The table of a memo, emptied when it is full."""
-    if len(table) >= MOST_CALLS:
-        table.clear()
-    return table
 
 
 def infer_shapes(
@@ -275,9 +280,9 @@ class _Walker:
             return self._sized(node, infos, operator)
         call = self.memo.calls.get(key)
         if call is None:
-            call = _with_room(self.memo.calls)[key] = self._sized(node, infos, operator)
+            call = self.memo.with_room(self.memo.calls)[key] = self._sized(node, infos, operator)
         if seen_as is not None and not call.needs_attention:
-            _with_room(self.memo.seen)[seen_as] = call
+            self.memo.with_room(self.memo.seen)[seen_as] = call
         return call
 
     def _sized(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
 import onnxroof
 from onnxroof.graph.types import Constant, DType
+from onnxroof.ops.call import OpCall
 from onnxroof.shapes import Memo
 from tests.builders import model
 
@@ -59,6 +61,22 @@ def test_a_full_memo_starts_afresh_and_nothing_else_changes(
     memo = Memo()
     assert onnxroof.analyze(path, "v100", memo=memo).to_dict() == roomy
     assert max(len(memo.calls), len(memo.seen), len(memo.tensors)) <= 5
+
+
+def test_a_full_memo_keeps_nothing_of_earlier_models_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Prices of kernels are kept by the calls in them: they go with the calls
+    def normalizations() -> int:
+        gc.collect()
+        calls = [each for each in gc.get_objects() if type(each) is OpCall]
+        return sum(each.op_type == "LayerNormalization" for each in calls)
+
+    monkeypatch.setattr("onnxroof.shapes.MOST_CALLS", 5)
+    memo, before = Memo(), normalizations()
+    onnxroof.analyze(MODELS / "swin_t_dynamo.onnx", "v100", memo=memo)
+    onnxroof.analyze(MODELS / "mobilenet_v2.onnx", "v100", memo=memo)
+    assert normalizations() == before
 
 
 def test_constants_are_equal_when_their_kept_bytes_are() -> None:

@@ -6,15 +6,20 @@ stay between them, and the case says which axes those are.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 from onnx import helper
 
 from onnxroof.bounded import ends, is_exact
 from onnxroof.graph.types import DTYPE_BY_CODE
 from tests.builders import model, shaped
+
+if TYPE_CHECKING:
+    import onnx
+
+onnxruntime = pytest.importorskip("onnxruntime")
 
 pytestmark = pytest.mark.oracle
 

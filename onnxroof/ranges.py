@@ -122,6 +122,13 @@ def union(*ranges: Range) -> Range:
     )
 
 
+def chosen(choice: Callable[..., float], *ranges: Range) -> Range:
+    """What holds for the least (`min`) or greatest (`max`) of elements: it is one of them."""
+    return Range(
+        choice(item.low for item in ranges), choice(item.high for item in ranges), ranges[0].dtype
+    )
+
+
 def rising(function: Callable[[float], float], of: Range) -> Range:
     """The range under a function that never falls."""
     try:

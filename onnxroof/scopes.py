@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxroof.bounded import interval, is_exact, lower, upper
 from onnxroof.graph.types import DType
-from onnxroof.graph.values import NUMPY_TYPE
+from onnxroof.graph.values import NUMPY_TYPE, TYPE_OF_NUMPY
 from onnxroof.ops.arithmetic import settle
 from onnxroof.ops.call import MALFORMED, OpCall, RangedCall, RuleError, TensorInfo
 from onnxroof.ranges import Range, make, of_type
@@ -130,15 +130,13 @@ class Scope:
         if info is None:
             return None, of_type(None)
         value = info.value
-        if value is None or not value.size or value.dtype.kind not in "biufO":
-            return value, of_type(self._dtype_in_file(info))
-        if value.dtype.kind == "f" and np.isnan(value).any():
+        if value is None or not value.size or not _is_ordered(value):
             return value, of_type(self._dtype_in_file(info))
         items = value.ravel().tolist()
         low, high = min(map(lower, items)), max(items)
         if isinstance(high, int):
             high = upper(high)
-        return value, make(low, high, _TYPE_OF_VALUE.get(value.dtype.type, info.dtype))
+        return value, make(low, high, TYPE_OF_NUMPY.get(value.dtype.type, info.dtype))
 
     def _dtype_in_file(self, info: TensorInfo) -> DType | None:
         """The type the file has, where another precision may have been put in its place."""
@@ -201,11 +199,13 @@ def _filled(info: TensorInfo, found: Range) -> Value | None:
     return settle(elements.reshape(info.shape), NUMPY_TYPE[dtype])
 
 
+def _is_ordered(value: Value) -> bool:
+    """Whether the elements are numbers of which each is above, below or equal to another."""
+    kind = value.dtype.kind
+    return kind in "biuO" or (kind == "f" and not np.isnan(value).any())
+
+
 def _is_tiny(info: TensorInfo) -> bool:
     """Whether a tensor has few elements, and exactly so many."""
     shape = info.shape
     return shape is not None and all(map(is_exact, shape)) and math.prod(shape) <= MOST_ELEMENTS
-
-
-_TYPE_OF_VALUE = {numpy_type: dtype for dtype, numpy_type in NUMPY_TYPE.items()}
-"""Type of numpy → that of the file; bounded values, which are objects, have integers' types."""

@@ -16,6 +16,7 @@ from onnxroof.bindings import Bindings, declared_info
 from onnxroof.bounded import BoundedInt, largest, lower
 from onnxroof.errors import NodeProblem
 from onnxroof.graph.types import DType, is_countable
+from onnxroof.graph.values import TYPE_OF_NUMPY
 from onnxroof.ops import load_plugins, load_rules
 from onnxroof.ops.call import MALFORMED, Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.control_flow import GRAPH_RULES, Body
@@ -243,8 +244,10 @@ class _Walker:
 
     def _ranged(self, node: Node, call: OpCall, scope: Scope) -> OpCall | None:
         """The call sized by bounds of what is computed at run time; None where that fails."""
+        if node.subgraphs:  # its inputs were bounded before its bodies were walked
+            return None
         infos = _bounded(node, call.inputs, call.operator, scope)
-        if infos == call.inputs or node.subgraphs:
+        if infos == call.inputs:
             return None
         ranged = self._sized(node, infos, call.operator)
         return None if ranged.reason or ranged.problem else ranged
@@ -559,12 +562,8 @@ def _all_valued(infos: tuple[TensorInfo | None, ...]) -> bool:
 
 def _typed_as_its_value(info: TensorInfo) -> TensorInfo:
     """A tensor under the type its elements have, where these are known."""
-    dtype = None if info.value is None else _TYPE_OF_VALUE.get(info.value.dtype.char)
+    dtype = None if info.value is None else TYPE_OF_NUMPY.get(info.value.dtype.type)
     return info if dtype is None or dtype is info.dtype else info.stored_as(dtype)
-
-
-_TYPE_OF_VALUE = {"f": DType.FLOAT, "e": DType.FLOAT16}
-"""Type of numpy → that of the file, of those that a precision stands for another of."""
 
 
 def _with_outputs(call: OpCall, outputs: tuple[TensorInfo, ...]) -> OpCall:

@@ -167,6 +167,15 @@ def test_the_range_of(expression: str, low: float, high: float) -> None:
     assert range_of(text) == pytest.approx((low, high), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    "expression", ["y = Clip(x, zero, six)", "a = Max(x, zero) y = Min(six, a)"]
+)
+def test_integers_that_may_be_anything_are_bounded_by_a_clip(expression: str) -> None:
+    text = f"""agraph (int64[4] x) => (int64 y) <int64 zero = {{0}}, int64 six = {{6}}>
+        {{ {expression} }}"""
+    assert range_of(text) == (0, 6)
+
+
 def test_limits_of_a_clip_were_attributes() -> None:
     text = "agraph (float[4] x) => (float y) { y = Clip <min = -1.0, max = 6.0> (x) }"
     assert range_of(text, opset=10) == (-1, 6)

@@ -35,6 +35,11 @@ NUMPY_TYPE: Mapping[DType, type[np.generic]] = {
 }
 """Element types whose values are evaluated."""
 
+TYPE_OF_NUMPY: Mapping[type[np.generic], DType] = {
+    numpy_type: dtype for dtype, numpy_type in NUMPY_TYPE.items()
+}
+"""The other way round."""
+
 
 def decode_raw(data: bytes, dtype: DType, shape: tuple[int, ...]) -> NDArray[np.generic] | None:
     """The elements stored as little-endian bytes.

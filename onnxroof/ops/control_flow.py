@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, ends, interval, is_exact, largest, lower, smallest, upper
+from onnxroof.bounded import ends, interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType, Graph
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import declare
+from onnxroof.ops.sequence import common_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,20 +109,17 @@ def _either(one: TensorInfo, other: TensorInfo) -> TensorInfo:
         return one.marked(constant=False)
     dtype = one.dtype if one.dtype is other.dtype else None
     if one.kind == other.kind != "tensor":
-        return TensorInfo(
-            dtype, None, kind=one.kind, items=_either_items(one, other),
-            element=_either(one.element, other.element) if one.element and other.element
-            else one.element or other.element,
-        )  # fmt: skip
-    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
-        return TensorInfo(dtype, None, kind=one.kind)
-    return TensorInfo(
-        dtype,
-        tuple(
-            a if a == b and is_exact(a) and is_exact(b) else _between(a, b)
-            for a, b in zip(one.shape, other.shape, strict=True)
-        ),
-    )
+        element, items = _either_element(one, other), _either_items(one, other)
+        return TensorInfo(dtype, None, kind=one.kind, items=items, element=element)
+    shape = common_shape(one.shape, other.shape)
+    return TensorInfo(dtype, shape, kind=one.kind if shape is None else "tensor")
+
+
+def _either_element(one: TensorInfo, other: TensorInfo) -> TensorInfo | None:
+    """What the elements of one of two lists are like; an empty list says nothing of them."""
+    if one.element is None or other.element is None:
+        return one.element or other.element
+    return _either(one.element, other.element)
 
 
 def _either_items(one: TensorInfo, other: TensorInfo) -> tuple[TensorInfo, ...] | None:
@@ -129,11 +127,6 @@ def _either_items(one: TensorInfo, other: TensorInfo) -> tuple[TensorInfo, ...] 
     if one.items is None or other.items is None or len(one.items) != len(other.items):
         return None
     return tuple(map(_either, one.items, other.items))
-
-
-def _between(one: int, other: int) -> int:
-    low, high = smallest(one, other), largest(one, other)
-    return BoundedInt(upper(high), lower(low))
 
 
 def run_loop(call: OpCall, walk: Walk) -> Outcome:
@@ -159,7 +152,10 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
         return _unrolled(body, walk, condition, states, int(trips))
     growth = _growth(body, shaped, {i: varying[i] for i in changing})
     if growth and not per_trip and trips:
-        return _growing(call, body, walk, (iteration, condition, *varying), shaped, growth, trips)
+        arguments = (iteration, condition, *varying)
+        outcome = _growing(call, body, walk, arguments, shaped, growth, trips)
+        if outcome is not None:
+            return outcome
     if changing:
         for i in changing:
             varying[i] = _widened(varying[i], carried[i])
@@ -189,9 +185,7 @@ def _widened(before: TensorInfo, after: TensorInfo) -> TensorInfo:
     Of a list that its elements are like those of the first trip, of a tensor that no size grows.
     """
     if before.kind == after.kind == "sequence":
-        element = after.element
-        if element is not None and before.element is not None:
-            element = _either(before.element, element)
+        element = None if after.element is None else _either_element(before, after)
         return TensorInfo(before.dtype, None, kind="sequence", element=element)
     unknown = TensorInfo(before.dtype, None, kind=before.kind)
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
@@ -367,11 +361,11 @@ def _growing(
     first: ShapedBody,
     growth: Mapping[int, _Growth],
     trips: int,
-) -> Outcome:
+) -> Outcome | None:
     """States that grow evenly: as many trips as the first one, as the last one, and a middle one.
 
     The sum over all trips is exact where a trip's cost grows as evenly, and at most where it grows
-    faster.
+    faster. None where another state follows the growing ones: it is not the same in every trip.
     """
     most, half = upper(trips), upper(trips) // 2
 
@@ -381,25 +375,25 @@ def _growing(
             grown[2 + i] = each.after(trip, arguments[2 + i])
         return walk(body, grown)
 
-    last = at(most - 1) if most > 1 else first
-    bodies = [Body("body", first, interval(min(lower(trips), half), half))] if half else []
-    others = [(last, half)] if half else []
-    if most % 2:
-        others.append((at(half) if half else first, 1))
-    bodies += [
-        Body("body", shaped, count if is_exact(trips) else BoundedInt(count, 0))
-        for shaped, count in others
+    last = at(most - 1) if half else first
+    scans_from = len(arguments) - 1
+    carried = list(enumerate(zip(first.outputs[1:scans_from], last.outputs[1:], strict=False)))
+    if any(_signature(one) != _signature(end) for i, (one, end) in carried if i not in growth):
+        return None
+    middle = at(half) if half and most % 2 else first
+    parts = ((first, half, min(lower(trips), half)), (last, half, 0), (middle, most % 2, 0))
+    bodies = [
+        Body("body", shaped, count if is_exact(trips) else interval(least, count))
+        for shaped, count, least in parts
+        if count
     ]
-    state_count = len(arguments) - 2
     outputs = [
-        growth[i].after(trips, arguments[2 + i]) if i in growth else info.marked(constant=False)
-        for i, info in enumerate(first.outputs[1 : 1 + state_count])
+        growth[i].after(trips, arguments[2 + i]) if i in growth else one.marked(constant=False)
+        for i, (one, _) in carried
     ]
     scans = [
-        _stacked(one, trips, per_trip=_signature(one) != _signature(other))
-        for one, other in zip(
-            first.outputs[1 + state_count :], last.outputs[1 + state_count :], strict=True
-        )
+        _stacked(one, trips, per_trip=_signature(one) != _signature(end))
+        for one, end in zip(first.outputs[scans_from:], last.outputs[scans_from:], strict=True)
     ]
     for each in growth.values():
         call.note(

@@ -46,11 +46,12 @@ def common(items: tuple[TensorInfo, ...]) -> TensorInfo | None:
     first = items[0]
     shape = first.shape
     for item in items[1:]:
-        shape = _common_shape(shape, item.shape)
+        shape = common_shape(shape, item.shape)
     return TensorInfo(first.dtype, shape)
 
 
-def _common_shape(one: Shape | None, other: Shape | None) -> Shape | None:
+def common_shape(one: Shape | None, other: Shape | None) -> Shape | None:
+    """Each size as an interval that holds both; None where not even the rank is common."""
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(

@@ -19,7 +19,7 @@ from onnxroof.ops.element_types import dtype_attr
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.reduction import reduced_axes
 from onnxroof.ops.registry import range_rule
-from onnxroof.ranges import Range, combined, make, of_type, rising, roundoff, union
+from onnxroof.ranges import Range, chosen, combined, make, of_type, rising, roundoff, union
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -169,8 +169,6 @@ _FIXED: Mapping[str, tuple[float, float]] = {
 
 _COMBINED: Mapping[str, Callable[[float, float], float]] = {
     "Add": lambda a, b: a + b,
-    "Max": max,
-    "Min": min,
     "Mul": lambda a, b: a * b,
     "Sub": lambda a, b: a - b,
     "Sum": lambda a, b: a + b,
@@ -210,6 +208,12 @@ def combined_range(call: RangedCall) -> Sequence[Range]:
     """The function at the ends of all inputs, one after the other."""
     function = _COMBINED[call.op_type]
     return [reduce(lambda one, other: combined(function, one, other), call.given_ranges())]
+
+
+@range_rule("Max", "Min")
+def extreme_range(call: RangedCall) -> Sequence[Range]:
+    """The greatest or least of both ends."""
+    return [chosen(max if call.op_type == "Max" else min, *call.given_ranges())]
 
 
 @range_rule("Neg")
@@ -256,12 +260,12 @@ def remainder_range(call: RangedCall) -> Sequence[Range]:
 def clipped_range(call: RangedCall) -> Sequence[Range]:
     """Not below min, then not above max: inputs, or attributes before opset 11."""
     found = call.range(0)
-    for position, name, choice in ((1, "min", "Max"), (2, "max", "Min")):
+    for position, name, choice in ((1, "min", max), (2, "max", min)):
         if call.has(position):
-            found = combined(_COMBINED[choice], found, call.range(position))
+            found = chosen(choice, found, call.range(position))
         elif name in call.attributes:
             number = call.attr(name, 0.0)
-            found = combined(_COMBINED[choice], found, found.within(number, number))
+            found = chosen(choice, found, found.within(number, number))
     return [found]
 
 
@@ -294,8 +298,7 @@ def dequantized_range(call: RangedCall) -> Sequence[Range]:
 @range_rule("ReduceSum")
 def sum_range(call: RangedCall) -> Sequence[Range]:
     """Between as many times low and as many times high as elements are added."""
-    dims = [call.shape(0)[axis] for axis in reduced_axes(call)]
-    return [_summed(call.range(0), *ends(math.prod(dims)))]
+    return [_summed(call.range(0), *ends(_terms(call)))]
 
 
 @range_rule("CumSum")
@@ -317,8 +320,13 @@ def _summed(found: Range, fewest: int, most: int) -> Range:
 @range_rule("ReduceMean")
 def mean_range(call: RangedCall) -> Sequence[Range]:
     """The elements' own range."""
-    dims = [call.shape(0)[axis] for axis in reduced_axes(call)]
-    return [_with_room(call.range(0), upper(math.prod(dims)))]
+    return [_with_room(call.range(0), upper(_terms(call)))]
+
+
+def _terms(call: RangedCall) -> int:
+    """Elements that a reduction makes into one."""
+    shape = call.shape(0)
+    return math.prod(shape[axis] for axis in reduced_axes(call))
 
 
 def _with_room(found: Range, additions: int) -> Range:

@@ -357,6 +357,19 @@ def test_a_list_that_grows_in_another_way_has_no_size_after_many_trips(body: str
     assert any("changes shape from trip to trip" in sentence for sentence in result.assumptions)
 
 
+def test_a_state_that_follows_a_growing_list_is_not_taken_for_settled() -> None:
+    # The first trip leaves q with 3 elements, as it was; the next with 4, the last of 300 with 302
+    result = analysis(
+        f"""agraph (float[3] x) => (float y, float k) <{trips(300)}, {TRUE},
+        float[1] one = {{0.0}}> {{
+        y, p = Loop(m, yes, x, x) <body = b (int64 i, bool go, float[n] h, float[l] q)
+            => (bool on, float[o] next, float[r] last) {{
+            on = Identity(go) last = Identity(h) {ADDS_ONE} }}> k = Relu(p) }}"""
+    )
+    shape = result.tensors["p"].shape
+    assert shape is None or ends(shape[0])[0] <= 302 <= ends(shape[0])[1]
+
+
 def test_what_a_growing_list_leaves_each_trip_cannot_be_stacked() -> None:
     # r has 3 elements in the first trip and 302 in the last
     result = analysis(

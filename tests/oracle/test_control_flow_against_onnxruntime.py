@@ -29,6 +29,9 @@ CONSTANTS = f"{YES}, {ONE}, int64 trips = {{5}}, int64 none = {{0}}, int64[1] fl
 
 GROWS = """<body = b (int64 i, bool go, float[n,2] h) => (bool on, float[k,2] next)
     { on = Identity(go) next = Concat <axis = 0> (h, row) }>"""
+SHRINKS = """<body = b (int64 i, bool go, float[n,2] h) => (bool on, float[k,2] next)
+    { on = Identity(go) from1 = Constant <value_ints = [1]> ()
+      to99 = Constant <value_ints = [99]> () next = Slice(h, from1, to99) }>"""
 KEEPS = """<body = b (int64 i, bool go, float[3,2] h)
     => (bool on, float[3,2] next, float[2,3] out)
     { on = Identity(go) next = Add(h, h) out = Transpose(h) }>"""
@@ -119,19 +122,12 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "list that shrinks": (
         "float[9,2] x",
-        """y = Loop(three, yes, x) <body = b (int64 i, bool go, float[n,2] h)
-            => (bool on, float[k,2] next)
-            { on = Identity(go) s = Constant <value_ints = [1]> ()
-              e = Constant <value_ints = [99]> () next = Slice(h, s, e) }>""",
+        f"y = Loop(three, yes, x) {SHRINKS}",
         "y:",
     ),
     "list that shrinks by the data": (
         "float[9,2] x, float[4] d",
-        """w = NonZero(d) s = Shape(w) n = Gather(s, one)
-           y = Loop(n, yes, x) <body = b (int64 i, bool go, float[n,2] h)
-            => (bool on, float[k,2] next)
-            { on = Identity(go) s1 = Constant <value_ints = [1]> ()
-              e = Constant <value_ints = [99]> () next = Slice(h, s1, e) }>""",
+        f"w = NonZero(d) s = Shape(w) n = Gather(s, one) y = Loop(n, yes, x) {SHRINKS}",
         "y:0",
     ),
     "list that keeps what the data say": (

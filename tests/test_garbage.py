@@ -83,24 +83,49 @@ def test_the_caller_s_cycles_are_collected_in_a_loop_of_analyses(
     assert sum(reference() is not None for reference in left) < 10
 
 
-def test_a_loop_of_analyses_that_are_dropped_never_looks_through_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A number for each time the process is looked through, with thresholds a test can reach."""
     monkeypatch.setattr("onnxroof.garbage._MANY_RECORDS", 2_000)
     monkeypatch.setattr("onnxroof.garbage._unseen", _Unseen())
-    whole: list[int] = []
+    times: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
         if phase == "start" and info["generation"] == 2:
-            whole.append(1)
+            times.append(1)
 
     gc.callbacks.append(note)
-    try:
-        for _ in range(12):  # 12 × 1,000 records are several times 2,000
-            onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
-    finally:
-        gc.callbacks.remove(note)
+    yield times
+    gc.callbacks.remove(note)
+
+
+def test_a_loop_of_analyses_that_are_dropped_never_looks_through_the_process(
+    whole: list[int],
+) -> None:
+    for _ in range(12):  # 12 × 1,000 records are several times 2,000
+        onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
     assert not whole
+
+
+def test_a_loop_of_analyses_that_are_kept_does_not_look_through_them(whole: list[int]) -> None:
+    kept = [onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100") for _ in range(12)]
+    # 12 × 1,000 records are several times 2,000; none of them is the caller's
+    assert len(kept) == 12
+    assert not whole
+
+
+def test_a_process_that_holds_four_times_as_much_is_looked_through(
+    monkeypatch: pytest.MonkeyPatch, whole: list[int]
+) -> None:
+    # whoever made it: blocks go 1, 2, 3, … million, and from 1 million on 4 are four times as many
+    blocks = iter(range(1_000_000, 100_000_000, 1_000_000))
+    monkeypatch.setattr(sys, "getallocatedblocks", lambda: next(blocks))
+    found: list[int] = []
+    for _ in range(6):
+        onnxroof.analyze(MODELS / "mobilenet_v2_qdq.onnx", "v100")
+        found.append(len(whole))
+    assert found[0] == 0
+    assert found[-1] == 1
 
 
 def test_what_the_caller_froze_stays_frozen() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from onnxroof.bounded import ends, interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType, Graph
 from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
+from onnxroof.ops.course import course
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import declare
 from onnxroof.ops.sequence import common_shape
@@ -362,45 +363,76 @@ def _growing(
     growth: Mapping[int, _Growth],
     trips: int,
 ) -> Outcome | None:
-    """States that grow evenly: as many trips as the first one, as the last one, and a middle one.
+    """States that grow evenly, sized in the first trip, the last and two in between.
 
-    The sum over all trips is exact where a trip's cost grows as evenly, and at most where it grows
-    faster. None where another state follows the growing ones: it is not the same in every trip.
+    The sum over all trips is exact where a trip's cost grows as evenly, and at most otherwise. None
+    where another state follows the growing ones, so is not the same in every trip, or where the
+    costs rise and fall.
     """
     most, half = upper(trips), upper(trips) // 2
-
-    def at(trip: int) -> ShapedBody:
-        grown = list(arguments)
-        for i, each in growth.items():
-            grown[2 + i] = each.after(trip, arguments[2 + i])
-        return walk(body, grown)
-
-    last = at(most - 1) if half else first
+    walked = {0: first}
+    for trip in sorted({1, half, most - 1}):
+        if 0 < trip < most:
+            grown = list(arguments)
+            for i, each in growth.items():
+                grown[2 + i] = each.after(trip, arguments[2 + i])
+            walked[trip] = walk(body, grown)
     scans_from = len(arguments) - 1
-    carried = list(enumerate(zip(first.outputs[1:scans_from], last.outputs[1:], strict=False)))
-    if any(_signature(one) != _signature(end) for i, (one, end) in carried if i not in growth):
+    results = [shaped.outputs for shaped in walked.values()]
+    carried = list(enumerate(zip(*[outputs[1:scans_from] for outputs in results], strict=True)))
+    if any(not _alike(infos) for i, infos in carried if i not in growth):
         return None
-    middle = at(half) if half and most % 2 else first
-    parts = ((first, half, min(lower(trips), half)), (last, half, 0), (middle, most % 2, 0))
-    bodies = [
-        Body("body", shaped, count if is_exact(trips) else interval(least, count))
-        for shaped, count, least in parts
-        if count
-    ]
+    bodies = _growing_bodies(walked, trips)
+    if bodies is None:
+        return None
     outputs = [
-        growth[i].after(trips, arguments[2 + i]) if i in growth else one.marked(constant=False)
-        for i, (one, _) in carried
+        growth[i].after(trips, arguments[2 + i]) if i in growth else infos[0].marked(constant=False)
+        for i, infos in carried
     ]
     scans = [
-        _stacked(one, trips, per_trip=_signature(one) != _signature(end))
-        for one, end in zip(first.outputs[scans_from:], last.outputs[scans_from:], strict=True)
+        _stacked(infos[0], trips, per_trip=not _alike(infos))
+        for infos in zip(*[outputs[scans_from:] for outputs in results], strict=True)
     ]
     for each in growth.values():
         call.note(
-            f"a state variable grows by {each.rows} along axis {each.axis} each trip: half the "
-            "trips are counted as the first, half as the last"
+            f"a state variable grows by {each.rows} along axis {each.axis} each trip: "
+            + (
+                "all trips are counted as the last"
+                if len(bodies) == 1 < most
+                else "half the trips are counted as the first, half as the last"
+            )
         )
-    return [*outputs, *scans], tuple(bodies)
+    return [*outputs, *scans], bodies
+
+
+def _alike(infos: Sequence[TensorInfo]) -> bool:
+    """Whether a value is the same in all trips that were looked at."""
+    return len({_signature(info) for info in infos}) == 1
+
+
+def _growing_bodies(walked: Mapping[int, ShapedBody], trips: int) -> tuple[Body, ...] | None:
+    """Bodies whose counts make the sum over all trips; None where nothing can be said of it.
+
+    Args:
+        walked: Trip → the body as sized in it: the first, the last and some in between.
+        trips: How many there are, or at most.
+    """
+    most, half, least = upper(trips), upper(trips) // 2, lower(trips)
+    going = course(most - 1, walked)
+    if going.above:
+        if going.falls:
+            return None
+        return (Body("body", walked[most - 1], interval(int(least == most), most)),)
+    is_sum = going.even and is_exact(trips)
+    sure = min(least, 1 if going.falls else half)  # trips that cost no less than the first
+    parts = ((0, half, sure), (most - 1, half, 0), (half, most % 2, 0))
+    return tuple(
+        [
+            Body("body", walked[trip], count if is_sum else interval(at_least, count))
+            for trip, count, at_least in parts
+            if count
+        ]
+    )
 
 
 def run_scan(call: OpCall, walk: Walk) -> Outcome:

@@ -333,6 +333,58 @@ def test_a_cost_that_grows_faster_than_the_list_is_at_most() -> None:
     assert 280 <= result.nodes[-1].flops == 306
 
 
+SQUARES = """a = Constant <value_int = 1> () u = Constant <value_ints = [1]> () t = Unsqueeze(h, u)
+    p = Mul(h, t) next = Concat <axis = 0> (h, one)"""
+
+
+def test_a_cost_that_grows_faster_than_the_list_is_at_most_whatever_the_trips() -> None:
+    # 300 trips: 3² + 4² + … + 302² = 302 · 303 · 605 / 6 - 1 - 4 = 9,226,850
+    loop = growing(MANY_TRIPS, SQUARES).nodes[-1]
+    least, most = ends(loop.flops)
+    assert least < 9_226_850 < most == 150 * (3**2 + 302**2)
+    # What the node moves grows as fast: 3 + k read twice and (3 + k)² written, and the longer list
+    moved = sum(4 * (2 * n + n**2 + n + 1 + n + 1) for n in range(3, 303))
+    least, most = ends(loop.traffic_bytes)
+    assert least < moved < most
+
+
+def test_two_trips_are_the_first_and_the_last_whatever_the_cost() -> None:
+    # 1 or 2 trips, 3² + 4² FLOPs at most and 3² at least
+    loop = growing(
+        "two_ = Constant <value_int = 2> () t = Add(found, one_) m = Min(t, two_)", SQUARES
+    )
+    assert ends(loop.nodes[-1].flops) == (9, 9 + 16)
+
+
+def test_a_cost_that_rises_by_steps_is_at_most_that_of_the_last_trip_each_time() -> None:
+    # Two 4-bit integers share a byte, so 3, 4, … 302 of them take 2, 2, 3, 3, … 151: above the line
+    # from the first to the last in some trips. Σ ⌈n / 2⌉ written, 4 · n read, and the longer list
+    result = growing(MANY_TRIPS, "c = Cast <to = 22> (h) next = Concat <axis = 0> (h, one)")
+    moved = sum(4 * n + -(-n // 2) + 4 * (n + 1) + 4 * (n + 1) for n in range(3, 303))
+    least, most = ends(result.nodes[-1].traffic_bytes)
+    assert least < moved < most == 300 * (4 * 302 + 151 + 8 * 303)
+
+
+THE_REST = """b = Constant <value_ints = [1000]> () o = Cast <to = 1> (i) all = Expand(o, b)
+    n = Shape(h) left = Slice(all, n, b)"""
+
+
+def test_a_cost_that_falls_while_the_list_grows_is_summed_as_well() -> None:
+    # What is left of 1,000 behind the list: 997, 996, … 698 elements through Relu, then 3, 4, … 302
+    loop = growing(MANY_TRIPS, f"{THE_REST} q = Relu(left) {ADDS_ONE}").nodes[-1]
+    assert loop.flops == 300 * (997 + 698) // 2 + 300 * (3 + 302) // 2
+    assert is_exact(loop.flops)
+
+
+def test_a_cost_that_falls_faster_is_at_least_that_of_a_trip() -> None:
+    # (1,000 - (3 + k))² products, 997² in the first trip and 698² in the last
+    squares = "a = Constant <value_ints = [1]> () t = Unsqueeze(left, a) q = Mul(left, t)"
+    loop = growing(MANY_TRIPS, f"{THE_REST} {squares} next = Concat <axis = 0> (h, one)").nodes[-1]
+    work = sum(n**2 for n in range(698, 998))
+    least, most = ends(loop.flops)
+    assert 0 < least < work < most == 150 * (997**2 + 698**2)
+
+
 def test_a_copy_in_another_type_still_grows() -> None:
     result = growing(
         MANY_TRIPS,

@@ -41,7 +41,7 @@ def test_the_report_in_the_readme_is_what_the_command_prints(
 def test_the_two_lines_of_the_set_up_stand_in_the_readme() -> None:
     readme = read("README.md")
     assert "    pip install . && onnxroof report models/resnet50.onnx --hw v100\n" in readme
-    assert "    pip install '.[test]' && pytest\n" in readme
+    assert "    pip install '.[test]' && pytest -n auto\n" in readme
 
 
 def test_every_option_is_documented(

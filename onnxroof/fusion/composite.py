@@ -55,36 +55,40 @@ class Composite:
             match = Match(grouping, drawing, forbidden)
             if not match.ends_at(entry, index):
                 return
-            shared = _shared(grouping, match.nodes, index)
+            nodes = list(dict.fromkeys(match.nodes))  # one node may be two lines: Q and K scaled
+            given = tuple(match.bound[name] for name in drawing.inputs if name in match.bound)
+            shared = _shared(grouping, nodes, index, given)
             optional = forbidden.union(shared).intersection(match.optional)
             if not shared or not set(shared) <= match.optional or optional <= forbidden:
                 break
             forbidden |= optional
         if shared:
             tensor = grouping.node(shared[0]).node.outputs[0]
-            grouping.miss(match.nodes, self.name, grouping.why_shared(tensor))
+            grouping.miss(nodes, self.name, grouping.why_shared(tensor))
             return
         reason = self.check(grouping, match) if self.check is not None else ""
         if reason:
-            grouping.miss(match.nodes, self.name, reason)
+            grouping.miss(nodes, self.name, reason)
             return
-        group = Group(match.nodes, self.kind, self.name, index)
-        group.inputs = tuple(match.bound[name] for name in drawing.inputs if name in match.bound)
+        group = Group(nodes, self.kind, self.name, index)
+        group.inputs = given
         group.closed = self.closed
         if self.anchor in match.bound:
             group.anchor = grouping.graph.producer[match.bound[self.anchor]]
         grouping.add(group)
 
 
-def _shared(grouping: Grouping, nodes: list[int], last: int) -> list[int]:
-    """Nodes other than the last whose result is needed outside the match."""
+def _shared(grouping: Grouping, nodes: list[int], last: int, given: tuple[str, ...]) -> list[int]:
+    """Nodes other than the last whose result is needed outside the match, or as its input."""
     graph, inside = grouping.graph, set(nodes)
     return [
         index
         for index in nodes
         if index != last
         and any(
-            name in graph.exits or not inside.issuperset(graph.readers.get(name, ()))
+            name in given
+            or name in graph.exits
+            or not inside.issuperset(graph.readers.get(name, ()))
             for name in graph.nodes[index].node.outputs
         )
     ]

@@ -129,6 +129,40 @@ def test_flash_attention_never_writes_the_scores() -> None:
     assert kernel.macs == 2 * (2 * 8 * 8 * 4)
 
 
+def test_queries_and_keys_that_one_node_scales_are_scaled_once() -> None:
+    # x·c on both sides of the product is one Mul of 64 FLOPs; x, v and c are read, y is written
+    text = (
+        "g (float[1,2,8,4] x, float[1,2,8,4] v) => (float y) <float c = {0.5}> "
+        "{ n = Mul(x, c)  t = Transpose<perm = [0,1,3,2]>(n)  s = MatMul(n, t) "
+        "p = Softmax<axis = -1>(s)  y = MatMul(p, v) }"
+    )
+    (kernel,) = plan(text, "tensorrt").kernels
+    assert kernel.rule == "flash-attention"
+    assert kernel.nodes == (0, 1, 2, 3, 4)
+    softmax = costed("g (float[1,2,8,8] x) => (float y) { y = Softmax<axis = -1>(x) }").nodes[0]
+    assert kernel.flops == 2 * kernel.macs + 64 + softmax.flops
+    assert kernel.traffic_bytes == (64 + 64 + 1 + 64) * 4
+
+
+def test_a_scale_whose_result_is_also_the_values_stays_outside() -> None:
+    # Blocks of V are read again and again: they have to be in memory, so n is
+    text = (
+        "g (float[1,4,4,4] x) => (float y) <float c = {0.5}> "
+        "{ n = Mul(x, c)  s = MatMul(n, n)  p = Softmax<axis = -1>(s)  y = MatMul(p, n) }"
+    )
+    first, second = plan(text, "tensorrt").kernels
+    assert (first.nodes, second.nodes) == ((0,), (1, 2, 3))
+    assert second.rule == "flash-attention"
+
+
+def test_scores_that_are_also_the_values_are_no_attention() -> None:
+    text = (
+        "g (float[1,4,4,4] q, float[1,4,4,4] k) => (float y) "
+        "{ s = MatMul(q, k)  p = Softmax<axis = -1>(s)  y = MatMul(p, s) }"
+    )
+    assert all(kernel.rule != "flash-attention" for kernel in plan(text, "tensorrt").kernels)
+
+
 def test_without_it_attention_is_separate_kernels() -> None:
     assert kinds(ATTENTION, "onnxruntime") == ["Transpose+MatMul+Mul", "Add", "Softmax", "MatMul"]
 

@@ -92,7 +92,7 @@ def test_something_else_is_refused_by_its_type() -> None:
         (b"", "empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs"),
         (b"PK\x03\x04rest", "zip"),
-        (gzip.compress(b"x"), "unpack"),
+        (gzip.compress(b"x", mtime=0), "unpack"),
         (b"\x89HDF\r\n", "HDF5"),
         (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
         (b"\x1c\0\0\0TFL3", "a TensorFlow Lite model"),

@@ -89,20 +89,26 @@ class TensorInfo:
         self._source = source
         self._value_key: tuple[object, ...] | None = None
         self.exact: bool
-        self.exact = not (
-            (shape is not None and BoundedInt in map(type, shape))
-            or (value is not None and value.dtype == object)
-            or (items is not None and not all(item.exact for item in items))
-            or (element is not None and not element.exact)
-        )
-        self.key: tuple[object, ...] = (dtype, shape, constant)
-        if kind != "tensor":
-            inner = (
-                None if element is None else element.key,
-                None if items is None else tuple([item.key for item in items]),
+        self.key: tuple[object, ...]
+        self.nbytes: int | None
+        if kind == "tensor":
+            self.exact = not (
+                (shape is not None and BoundedInt in map(type, shape))
+                or (value is not None and value.dtype == object)
             )
-            self.key = (kind, dtype, constant, inner)
-        self.nbytes = self._count_bytes()
+            self.key = (dtype, shape, constant)
+            known = dtype is not None and shape is not None
+            self.nbytes = dtype.nbytes(math.prod(shape)) if known else None  # type: ignore[union-attr, arg-type]
+            return
+        self.exact = all([item.exact for item in items or ()]) and (
+            element is None or element.exact
+        )
+        inner = (
+            None if element is None else element.key,
+            None if items is None else tuple([item.key for item in items]),
+        )
+        self.key = (kind, dtype, constant, inner)
+        self.nbytes = self._bytes_of_parts()
 
     @property
     def value(self) -> Value | None:
@@ -149,15 +155,12 @@ class TensorInfo:
         """Number of elements. Raises Undetermined when unknown."""
         return math.prod(self.dims)
 
-    def _count_bytes(self) -> int | None:
-        if self.kind != "tensor":
-            parts = [item.nbytes for item in self.items or ()]
-            if self.items is None:
-                return self.element.nbytes if self.kind == "optional" and self.element else None
-            return None if None in parts else sum(part or 0 for part in parts)
-        if self.dtype is None or self.shape is None:
-            return None
-        return self.dtype.nbytes(math.prod(self.shape))
+    def _bytes_of_parts(self) -> int | None:
+        """Bytes of a sequence's elements, or of an optional's."""
+        if self.items is None:
+            return self.element.nbytes if self.kind == "optional" and self.element else None
+        parts = [item.nbytes for item in self.items]
+        return None if None in parts else sum(part or 0 for part in parts)
 
     def like(self, shape: Shape | None = None, dtype: DType | None = None) -> TensorInfo:
         """A fresh, non-constant tensor of the same type and shape unless given otherwise."""

@@ -135,6 +135,17 @@ class NodeProblem:
         return f"node {quoted(self.node)} ({self.op_type}) with inputs {self.inputs}: {self.reason}"
 
 
+class SizeOutOfBoundsError(ShapeError):
+    """A binding for a size that depends on the data, to one that no data give."""
+
+    def __init__(self, name: str, size: int, low: int, high: int) -> None:
+        super().__init__(f"{quoted(name)} cannot be {size}: it is at least {low} and at most {high}")
+        self.name = name
+        self.size = size
+        self.low = low
+        self.high = high
+
+
 class ShapeMismatchError(ShapeError):
     """Nodes whose inputs contradict the operator's text."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from onnxroof.bindings import Bindings, declared_info
 from onnxroof.bounded import BoundedInt, largest, lower
-from onnxroof.errors import NodeProblem
+from onnxroof.errors import NodeProblem, SizeOutOfBoundsError
 from onnxroof.graph.types import DType, is_countable
 from onnxroof.graph.values import TYPE_OF_NUMPY
 from onnxroof.ops import load_plugins, load_rules
@@ -141,6 +141,7 @@ def infer_shapes(
     Raises:
         UnboundDimensionError: A free dimension other than a leading one is not bound.
         UnknownDimensionError: A binding for a dimension or input the model does not have.
+        SizeOutOfBoundsError: A data-dependent size is bound to one that it cannot have.
     """
     walker = _Walker(bindings, memo or Memo())
     bound = bindings.bind_inputs(graph).items()
@@ -151,7 +152,7 @@ def infer_shapes(
         tuple(walker.unresolved),
         tuple(walker.problems),
         tuple(walker.assumptions),
-        tuple(walker.data_dependent),
+        tuple([name for name, size in walker.data_dependent.items() if size is None]),
     )
 
 
@@ -167,7 +168,7 @@ class _Walker:
         self.unresolved: list[Unresolved] = []
         self.problems: list[NodeProblem] = []
         self.assumptions: list[str] = []
-        self.data_dependent: dict[str, None] = {}  # in the order they are met, each once
+        self.data_dependent: dict[str, int | None] = {}  # in the order met, with the size bound
 
     def walk(
         self,
@@ -469,11 +470,12 @@ class _Walker:
         return tuple(named)
 
     def _size_called(self, name: str, dim: BoundedInt) -> int:
-        self.data_dependent[name] = None
-        size = self.bindings.resolve(name)
-        if size is not None:
-            return size
-        return BoundedInt(int(dim), dim.low, name)
+        size = self.data_dependent[name] = self.bindings.resolve(name)
+        if size is None:
+            return BoundedInt(int(dim), dim.low, name)
+        if not dim.low <= size <= int(dim):
+            raise SizeOutOfBoundsError(name, size, dim.low, int(dim))
+        return size
 
 
 def _bounded(

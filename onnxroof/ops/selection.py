@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, interval, is_exact, lower, smallest, upper
+from onnxroof.bounded import BoundedInt, ends, interval, is_exact, lower, smallest, upper
 from onnxroof.graph.types import DType
 from onnxroof.ops.arrays import exact_ints, picked
 from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined
@@ -19,7 +19,7 @@ from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule, value_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -319,29 +319,42 @@ def nms_cost(call: OpCall) -> OpCost:
     """Greedy suppression of boxes by overlap.
 
     Shapes
-        boxes [B, N, 4]    scores [B, C, N]    k = min(max_output_boxes_per_class, N)
+        boxes [B, N, 4]    scores [B, C, N]    K rows of the output, evenly over the B · C lists
     Formula
-        flops per class and image = N (score threshold) + N · ⌈log2 N⌉ (sort)
+        flops per list that keeps k = N (score threshold) + N · ⌈log2 N⌉ (sort)
             + 19 · (k · (k − 1) / 2 + (N − k) · k) overlaps
         plus 6 · B · N when boxes are given by centre and size
     Convention
-        At most: every candidate is compared with all boxes kept before it. One overlap is 4
-        (corners of the intersection) + 5 (its area, not negative) + 6 (both areas) + 2 (union)
-        + 1 (division) + 1 (threshold).
+        At most: every candidate is compared with all boxes kept before it; at least: what is kept
+        with what was kept before, and nothing to sort. One overlap is 4 (corners of the
+        intersection) + 5 (its area, not negative) + 6 (both areas) + 2 (union) + 1 (division)
+        + 1 (threshold).
     Source
         ONNX operator reference, NonMaxSuppression.
     """
     batches, classes, boxes = call.shape(1)
-    kept = upper(_boxes_kept(call, boxes))
-    if not kept:
+    lists, candidates = batches * classes, upper(boxes)
+    if not upper(lists) or not upper(_boxes_kept(call, boxes)):
         return OpCost()
-    overlaps = kept * (kept - 1) // 2 + (boxes - kept) * kept
-    per_class = boxes + _sort_comparisons(boxes) + 19 * overlaps
+    fewest, most = ends(call.output().dims[0])
+    at_least = 19 * _over_lists(lambda kept: kept * (kept - 1) // 2, fewest, upper(lists))
+    at_most = upper(lists) * _sort_comparisons(candidates) + 19 * _over_lists(
+        lambda kept: kept * (kept - 1) // 2 + (candidates - kept) * kept, most, upper(lists)
+    )
     corners = 6 * batches * boxes if call.attr("center_point_box", 0) else 0
     return OpCost(
-        flops=batches * classes * per_class + corners,
+        flops=lists * boxes + interval(at_least, at_most) + corners,
         note="at most: every candidate overlaps every box kept before it",
     )
+
+
+def _over_lists(work: Callable[[int], int], kept: int, lists: int) -> int:
+    """The work of all lists that keep some boxes together, each as many as can be.
+
+    So it is the least where work grows faster than what is kept, and the most where it grows slower.
+    """
+    each, more = divmod(kept, lists)
+    return (lists - more) * work(each) + more * work(each + 1)
 
 
 # -- DynamicTimeWarping ----------------------------------------------------------------------

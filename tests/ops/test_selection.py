@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onnxroof.bounded import is_exact, lower, upper
-from tests.builders import cost_of, problem_of, shaped, shapes_of
+import onnxroof
+from onnxroof.bounded import ends, is_exact, lower, upper
+from onnxroof.errors import SizeOutOfBoundsError
+from tests.builders import cost_of, model, problem_of, shaped, shapes_of
 
 
 def test_non_zero_finds_at_most_every_element_and_ranks_stay_known() -> None:
@@ -21,6 +23,19 @@ def test_non_zero_finds_at_most_every_element_and_ranks_stay_known() -> None:
 def test_the_number_of_non_zeros_can_be_bound() -> None:
     text = "g (float[3,4] x) => (int64[2,n] y) { nz = NonZero (x)  y = Identity (nz) }"
     assert shapes_of(text, **{"nz.1": 5})["y"] == (2, 5)
+
+
+def test_a_size_that_no_data_give_is_refused() -> None:
+    text = "g (float[3,4] x) => (int64[2,n] y) { nz = NonZero (x)  y = Identity (nz) }"
+    with pytest.raises(SizeOutOfBoundsError, match=r"'nz\.1' cannot be 13: .* at most 12"):
+        shapes_of(text, **{"nz.1": 13})
+    assert shapes_of(text, **{"nz.1": 12})["y"] == (2, 12)
+
+
+def test_a_size_that_is_bound_is_no_longer_taken_at_its_largest() -> None:
+    text = """g (float[3,4] x, float[5] z) => (int64[2,n] y, int64[1,m] u) {
+        nz = NonZero (x)  y = Identity (nz)  u = NonZero (z) }"""
+    assert onnxroof.analyze(model(text), dims={"nz.1": 5}).data_dependent == ("u.1",)
 
 
 def test_non_zero_of_a_constant_is_exact() -> None:
@@ -146,10 +161,23 @@ def test_suppression_without_a_limit_keeps_nothing() -> None:
 
 
 def test_suppression_compares_each_candidate_with_all_kept_before_it() -> None:
-    # 4 boxes, 2 kept: 4 scores, 4·⌈log2 4⌉ to sort, 1 + 2·2 overlaps of 19
+    # 4 boxes, 2 kept: 4 scores, 4·⌈log2 4⌉ to sort, 1 + 2·2 overlaps of 19; none kept: 4 scores
     text = """g (float[1,4,4] b, float[1,1,4] s) => (int64[k,3] y) {
         m = Constant <value_ints = [2]> ()  y = NonMaxSuppression (b, s, m) }"""
-    assert cost_of(text).flops == 4 + 4 * 2 + 19 * (1 + 2 * 2)
+    assert ends(cost_of(text).flops) == (4, 4 + 4 * 2 + 19 * (1 + 2 * 2))
+
+
+def test_suppression_costs_what_the_number_of_boxes_allows() -> None:
+    # 2 lists of 4 boxes, 3 of them kept in all: 1 and 2, or 0 and 3; a kept one was compared with
+    # those kept before it (0 + 1 at least), the others with all (3 · 1 + 2 · 2 + 1 at most)
+    text = """g (float[1,4,4] b, float[1,2,4] s) => (int64[k,3] y) {
+        m = Constant <value_ints = [4]> ()  y = NonMaxSuppression (b, s, m) }"""
+    bindings = {"y.0": 3}
+    flops = onnxroof.analyze(model(text), dims=bindings).nodes[-1].flops
+    assert ends(flops) == (8 + 19 * 1, 8 + 8 * 2 + 19 * (3 * 1 + 2 * 2 + 1))
+    # None kept: nothing overlaps anything
+    flops = onnxroof.analyze(model(text), dims={"y.0": 0}).nodes[-1].flops
+    assert ends(flops) == (8, 8 + 8 * 2)
 
 
 def test_a_warping_path_is_as_long_as_the_longer_side_at_least() -> None:

@@ -139,7 +139,9 @@ class SizeOutOfBoundsError(ShapeError):
     """A binding for a size that depends on the data, to one that no data give."""
 
     def __init__(self, name: str, size: int, low: int, high: int) -> None:
-        super().__init__(f"{quoted(name)} cannot be {size}: it is at least {low} and at most {high}")
+        super().__init__(
+            f"{quoted(name)} cannot be {size}: it is at least {low} and at most {high}"
+        )
         self.name = name
         self.size = size
         self.low = low

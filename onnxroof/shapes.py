@@ -535,7 +535,7 @@ def _signature(
     if operator.value_rule is not None and _may_be_valued(infos):
         valued: Container[int] = range(len(infos))
     else:
-        valued = operator.control
+        valued = (*operator.control, *operator.positions)
     for position, info in enumerate(infos):
         if info is None:
             parts.append(None)

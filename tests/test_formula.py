@@ -290,6 +290,12 @@ def test_bert_is_quadratic_in_its_length() -> None:
     assert form.at(batch=1, sequence=128) == analysis.totals.macs
 
 
+def test_a_table_of_positions_ends_the_formulas() -> None:
+    # GPT-2 has 1,024 learned positions
+    forms = closed_forms(load_model(MODELS / "gpt2_dynamic.onnx"))
+    assert forms.largest == {"sequence": 1024}
+
+
 def test_gpt2_adds_its_vocabulary() -> None:
     # As BERT, and 768·50257 a token for the logits
     form = onnxroof.analyze(MODELS / "gpt2_dynamic.onnx", dims={"sequence": 8}).formula("macs")

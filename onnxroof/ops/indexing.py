@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, smallest
+from onnxroof.bounded import BoundedInt, smallest, upper
 from onnxroof.ops.arrays import exact_ints, picked
 from onnxroof.ops.call import FREE, Impossible, OpCost, Undetermined
 from onnxroof.ops.geometry import normalize_axis
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _TAKES = "copies the elements it takes; no arithmetic"
 
-declare("Gather", "GatherElements", "GatherND", free=_TAKES)
-declare("GatherND", domain=MICROSOFT, free=_TAKES)
+declare("Gather", "GatherElements", "GatherND", positions=(1,), free=_TAKES)
+declare("GatherND", domain=MICROSOFT, positions=(1,), free=_TAKES)
+declare("Scatter", "ScatterElements", "ScatterND", positions=(1,))
 declare("TorchEmbedding", domain=MICROSOFT, control=(2, 3), free=_TAKES)
 declare("TensorScatter", free="copies the update into the cache; no arithmetic")
 
@@ -61,6 +62,7 @@ def gather_shape(call: OpCall) -> Sequence[TensorInfo]:
     if not data:
         raise Impossible("Gather takes data with at least one axis")
     axis = normalize_axis(call.attr("axis", 0), len(data))
+    _refuse_out_of_range(call, data[axis])
     return [call.input(0).like((*data[:axis], *indices, *data[axis + 1 :]))]
 
 
@@ -71,18 +73,20 @@ def gather_value(call: OpCall) -> Sequence[Value | None]:
     if value is None or indices is None:
         return [None]
     axis = normalize_axis(call.attr("axis", 0), value.ndim)
-    _refuse_out_of_range(indices, value.shape[axis])
     return [picked(value.take(indices, axis), value)]
 
 
-def _refuse_out_of_range(indices: NDArray[np.int64], size: int) -> None:
-    if indices.size and not (-size <= int(indices.min()) and int(indices.max()) < size):
-        raise Impossible(f"index {_worst(indices, size)} is out of range for a size of {size}")
-
-
-def _worst(indices: NDArray[np.int64], size: int) -> int:
-    top = int(indices.max())
-    return top if top >= size else int(indices.min())
+def _refuse_out_of_range(call: OpCall, *sizes: int) -> None:
+    """Refuse known indices outside an axis of so many, or of so many for each part of a tuple."""
+    indices = _indices(call)
+    if indices is None or not indices.size:
+        return
+    parts = [indices] if len(sizes) == 1 else np.moveaxis(indices, -1, 0)
+    for size, part in zip(map(upper, sizes), parts, strict=False):
+        low, high = int(part.min()), int(part.max())
+        if low < -size or high >= size:
+            worst = high if high >= size else low
+            raise Impossible(f"index {worst} is out of range for a size of {size}")
 
 
 @shape_rule("TorchEmbedding", domain=MICROSOFT)
@@ -100,6 +104,7 @@ def gather_elements_shape(call: OpCall) -> Sequence[TensorInfo]:
     data, indices = call.shape(0), call.shape(1)
     if len(data) != len(indices):
         raise Impossible(f"indices have {len(indices)} axes, data {len(data)}")
+    _refuse_out_of_range(call, data[normalize_axis(call.attr("axis", 0), len(data))])
     return [call.input(0).like(indices)]
 
 
@@ -110,7 +115,6 @@ def gather_elements_value(call: OpCall) -> Sequence[Value | None]:
     if value is None or indices is None:
         return [None]
     axis = normalize_axis(call.attr("axis", 0), value.ndim)
-    _refuse_out_of_range(indices, value.shape[axis])
     return [picked(value[_along(indices, axis)], value)]
 
 
@@ -135,9 +139,11 @@ def _tuple_length(call: OpCall) -> int:
 def gather_nd_shape(call: OpCall) -> Sequence[TensorInfo]:
     """indices[:-1] + D[batch_dims + t:] for index tuples of length t (batch_dims: opset 12)."""
     data, indices = call.shape(0), call.shape(1)
-    used = call.attr("batch_dims", 0) + _tuple_length(call)
+    batch = call.attr("batch_dims", 0)
+    used = batch + _tuple_length(call)
     if used > len(data):
         raise Impossible(f"index tuples address {used} axes of data with {len(data)}")
+    _refuse_out_of_range(call, *data[batch:used])
     return [call.input(0).like((*indices[:-1], *data[used:]))]
 
 
@@ -147,8 +153,6 @@ def gather_nd_value(call: OpCall) -> Sequence[Value | None]:
     value, indices = call.value(0), _indices(call)
     if value is None or indices is None or call.attr("batch_dims", 0):
         return [None]
-    for axis in range(indices.shape[-1]):
-        _refuse_out_of_range(indices[..., axis], value.shape[axis])
     return [picked(value[tuple(np.moveaxis(indices, -1, 0))], value)]
 
 
@@ -164,7 +168,7 @@ def scatter_shape(call: OpCall) -> Sequence[TensorInfo]:
     """The shape of the data; indices and updates have one shape."""
     data, indices = call.shape(0), call.input(1).shape
     updates = call.input(2).shape
-    normalize_axis(call.attr("axis", 0), len(data))
+    _refuse_out_of_range(call, data[normalize_axis(call.attr("axis", 0), len(data))])
     if indices is not None and updates is not None and len(indices) != len(updates):
         raise Impossible(f"indices have {len(indices)} axes, updates {len(updates)}")
     return [call.input(0).like(data)]
@@ -174,8 +178,11 @@ def scatter_shape(call: OpCall) -> Sequence[TensorInfo]:
 def scatter_nd_shape(call: OpCall) -> Sequence[TensorInfo]:
     """The shape of the data."""
     data = call.shape(0)
-    if call.input(1).shape is not None and _tuple_length(call) > len(data):
-        raise Impossible(f"index tuples address more axes than the {len(data)} of the data")
+    if call.input(1).shape is not None:
+        length = _tuple_length(call)
+        if length > len(data):
+            raise Impossible(f"index tuples address more axes than the {len(data)} of the data")
+        _refuse_out_of_range(call, *data[:length])
     return [call.input(0).like(data)]
 
 
@@ -250,7 +257,6 @@ def scatter_value(call: OpCall) -> Sequence[Value | None]:
         return [None]
     value, indices, updates = known
     axis = normalize_axis(call.attr("axis", 0), value.ndim)
-    _refuse_out_of_range(indices, value.shape[axis])
     value[_along(indices, axis)] = updates
     return [picked(value, value)]
 
@@ -262,7 +268,5 @@ def scatter_nd_value(call: OpCall) -> Sequence[Value | None]:
     if known is None:
         return [None]
     value, indices, updates = known
-    for axis in range(indices.shape[-1]):
-        _refuse_out_of_range(indices[..., axis], value.shape[axis])
     value[tuple(np.moveaxis(indices, -1, 0))] = updates
     return [picked(value, value)]

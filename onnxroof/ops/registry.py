@@ -38,7 +38,8 @@ class Operator:
     Attributes:
         control: Inputs that steer the operator (shapes, axes, pads, bounds); not parameters, and
             their values are what shape rules may read.
-        sizes: Those of them that hold sizes, so that bounds of their elements bound the output.
+        positions: Inputs that hold positions in the first input: known ones are looked at.
+        sizes: Those that steer and hold sizes, so that bounds of their elements bound the output.
         quantization: Inputs that are scales and zero points.
         integer_weights: Inputs whose int32 or int64 constants are weights nevertheless.
         states: Inputs that are initial states; a Constant node there is a literal (zeros).
@@ -61,6 +62,7 @@ class Operator:
     cost_rule: CostRule | None = None
     range_rule: RangeRule | None = None
     control: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     quantization: tuple[int, ...] = ()
     integer_weights: tuple[int, ...] = ()

@@ -70,6 +70,34 @@ def test_gather_nd_takes_what_the_tuples_leave(
     assert shapes_of(text)["y"] == expected
 
 
+def test_a_position_beyond_its_table_is_a_problem_whatever_the_table_holds() -> None:
+    # The table is a weight; positions 0, 1, … L - 1 follow from the length of the input
+    text = """g (int64[1,L] ids, float[16,4] table) => (float y) <int64 zero = {0}, int64 one = {1}> {
+        s = Shape(ids) n = Gather(s, one) p = Range(zero, n, one) y = Gather(table, p) }"""
+    assert shapes_of(text, L=16)["y"] == (16, 4)
+    assert "index 16 is out of range for a size of 16" in problem_of(text, L=17)
+    assert shapes_of(text, L=12)["y"] == (12, 4)  # the same call but for what the indices are
+
+
+@pytest.mark.parametrize(
+    ("node", "indices", "worst"),
+    [
+        ("GatherElements <axis = 1> (x, at)", "int64[1,1] at = {3}", 3),
+        ("GatherND (x, at)", "int64[1,2] at = {0, 3}", 3),
+        ("GatherND <batch_dims = 1> (x, at)", "int64[2,1] at = {3, 0}", 3),
+        ("GatherND (x, at)", "int64[1,2] at = {-3, 0}", -3),
+        ("ScatterElements <axis = 1> (x, at, u)", "int64[1,1] at = {-4}", -4),
+        ("ScatterND (x, at, u)", "int64[1,2] at = {0, 3}", 3),
+    ],
+)
+def test_known_positions_outside_the_data_are_a_problem(
+    node: str, indices: str, worst: int
+) -> None:
+    # x has 2 rows of 3
+    text = f"g (float[2,3] x, float[1,1] u) => (float y) <{indices}> {{ y = {node} }}"
+    assert f"index {worst} is out of range" in problem_of(text)
+
+
 def test_gather_nd_of_the_contrib_domain_is_the_same() -> None:
     text = "g (float[2,3] x, int64[5,1] i) => (float y) { y = com.microsoft.GatherND (x, i) }"
     assert shapes_of(text, opsets=CONTRIB)["y"] == (5, 3)

@@ -100,9 +100,7 @@ class TensorInfo:
             known = dtype is not None and shape is not None
             self.nbytes = dtype.nbytes(math.prod(shape)) if known else None  # type: ignore[union-attr, arg-type]
             return
-        self.exact = all([item.exact for item in items or ()]) and (
-            element is None or element.exact
-        )
+        self.exact = all(item.exact for item in items or ()) and (element is None or element.exact)
         inner = (
             None if element is None else element.key,
             None if items is None else tuple([item.key for item in items]),

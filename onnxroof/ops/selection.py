@@ -349,9 +349,9 @@ def nms_cost(call: OpCall) -> OpCost:
 
 
 def _over_lists(work: Callable[[int], int], kept: int, lists: int) -> int:
-    """The work of all lists that keep some boxes together, each as many as can be.
+    """The work of all lists that keep some boxes together, each as many as the others.
 
-    So it is the least where work grows faster than what is kept, and the most where it grows slower.
+    It is the least where work grows faster than what is kept, the most where it grows slower.
     """
     each, more = divmod(kept, lists)
     return (lists - more) * work(each) + more * work(each + 1)

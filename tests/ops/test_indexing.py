@@ -72,7 +72,8 @@ def test_gather_nd_takes_what_the_tuples_leave(
 
 def test_a_position_beyond_its_table_is_a_problem_whatever_the_table_holds() -> None:
     # The table is a weight; positions 0, 1, … L - 1 follow from the length of the input
-    text = """g (int64[1,L] ids, float[16,4] table) => (float y) <int64 zero = {0}, int64 one = {1}> {
+    text = """g (int64[1,L] ids, float[16,4] table) => (float y)
+        <int64 zero = {0}, int64 one = {1}> {
         s = Shape(ids) n = Gather(s, one) p = Range(zero, n, one) y = Gather(table, p) }"""
     assert shapes_of(text, L=16)["y"] == (16, 4)
     assert "index 16 is out of range for a size of 16" in problem_of(text, L=17)

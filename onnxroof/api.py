@@ -117,7 +117,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
             for profile, run in zip(profiles, runs, strict=True)
         ]
     )
-    said = (*model.assumptions, *bindings.assumptions, *findings.assumptions)
+    said = (*model.assumptions, *bindings.assumptions, *findings.assumptions, *cost.assumptions)
     return Analysis(
         model=model,
         inputs={item.name: shaped.tensors[item.name] for item in model.graph.inputs},

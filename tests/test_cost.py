@@ -326,3 +326,20 @@ def test_shape_arithmetic_is_folded_and_costs_nothing() -> None:
     analysis = onnxroof.analyze(model(text))
     assert analysis.totals.flops == 6
     assert {node.status for node in analysis.nodes[:4]} <= {Status.FOLDED, Status.FREE}
+
+
+def test_weights_that_the_graph_makes_are_said_to_be_no_parameters() -> None:
+    # 4 · 3 · 3 · 3 weights from ConstantOfShape, 4 stored biases
+    text = """agraph (float[1,3,8,8] x) => (float y) <int64[4] s = {4,3,3,3}> {
+        made = ConstantOfShape(s)  y = Conv(x, made, b) }"""
+    analysis = onnxroof.analyze(with_weights(text, zeros(4, name="b")))
+    assert analysis.totals.parameters == 4
+    (said,) = [line for line in analysis.assumptions if "made by nodes" in line]
+    assert said.startswith("1 weight with 108 elements")
+
+
+def test_of_stored_weights_that_a_graph_rearranges_nothing_is_said() -> None:
+    text = "agraph (float[1,5] x) => (float y) { t = Transpose(w)  y = MatMul(x, t) }"
+    analysis = onnxroof.analyze(with_weights(text, zeros(2, 5)))
+    assert analysis.totals.parameters == 10
+    assert not analysis.assumptions

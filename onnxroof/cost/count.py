@@ -7,6 +7,7 @@ are weights, which steer shapes and which are scales is decided here by who read
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from operator import index
@@ -126,7 +127,10 @@ class _Counter:
         for position in call.constants:
             name = inputs[position]
             constant = stored.get(name)
-            for item in scope.roots.get(name, ()) if constant is None else (constant,):
+            items = scope.roots.get(name, ()) if constant is None else (constant,)
+            if not items:
+                self._note_made(call, position, name)
+            for item in items:
                 # for a stored tensor the same in all nodes of this call: kept with it
                 key = (position, item.origin)
                 role = _UNREAD if constant is None else roles.get(key, _UNREAD)
@@ -141,6 +145,12 @@ class _Counter:
                 if role is _WEIGHT and unpacked is not None:
                     self._unpack(unpacked, call, position, item)
         return held
+
+    def _note_made(self, call: OpCall, position: int, name: str) -> None:
+        """Note a weight of a product that no stored tensor is part of: the graph makes it."""
+        info = call.inputs[position]
+        if position and call.kind in _PRODUCTS and info is not None and info.shape:
+            self.stock.made[name] = math.prod(info.shape)
 
     def _unpack(
         self,

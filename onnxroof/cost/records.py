@@ -210,14 +210,16 @@ class Stock:
 
     Attributes:
         constants: By identity; of names that share one tensor the one that ranks highest.
+        made: Elements of the weights of products that nodes make of no stored weight, by name.
         roles: What the tensors that are read are for, by identity.
         unpacked: Elements of those that are packed, by identity.
     """
 
-    __slots__ = ("constants", "roles", "unpacked")
+    __slots__ = ("constants", "made", "roles", "unpacked")
 
     def __init__(self) -> None:
         self.constants: dict[object, Constant] = {}
+        self.made: dict[str, int] = {}
         self.roles: dict[object, Role] = {}
         self.unpacked: dict[object, int] = {}
 
@@ -278,6 +280,18 @@ class GraphCost:
     def weights(self) -> tuple[Weight, ...]:
         """The model's stored tensors and what they are for."""
         return () if self.stock is None else self.stock.weights()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What counting has to say."""
+        made = {} if self.stock is None else self.stock.made
+        if not made:
+            return ()
+        weights = "1 weight" if len(made) == 1 else f"{len(made)} weights"
+        return (
+            f"{weights} with {sum(made.values()):,} elements are made by nodes (as ConstantOfShape"
+            " does), not stored: no parameters, and no weight bytes",
+        )
 
     @cached_property
     def weight_bytes(self) -> int:

@@ -146,7 +146,11 @@ class Scope:
         """Values and ranges of what one node makes, from those of what it reads."""
         node, call = self._graph.nodes[index], self._calls[index]
         read = [self._known(name) if name else (None, None) for name in node.inputs]
-        infos = [_valued(info, value) for info, (value, _) in zip(call.inputs, read, strict=True)]
+        # the call's own inputs may be an equal call's, with other values
+        infos = [
+            _valued(self.find(name), value) if name else None
+            for name, (value, _) in zip(node.inputs, read, strict=True)
+        ]
         ranged = RangedCall(call, tuple(infos), tuple([found for _, found in read]))
         values, ranges = _values(ranged), _ranges(ranged)
         for position, (name, info) in enumerate(zip(node.outputs, call.outputs, strict=False)):

@@ -169,6 +169,7 @@ class _Walker:
         self.problems: list[NodeProblem] = []
         self.assumptions: list[str] = []
         self.data_dependent: dict[str, int | None] = {}  # in the order met, with the size bound
+        self._times_named: dict[str, int] = {}
 
     def walk(
         self,
@@ -247,8 +248,10 @@ class _Walker:
         """The call sized by bounds of what is computed at run time; None where that fails."""
         if node.subgraphs:  # its inputs were bounded before its bodies were walked
             return None
-        infos = _bounded(node, call.inputs, call.operator, scope)
-        if infos == call.inputs:
+        # the call's own inputs may be an equal call's, with other values
+        own = tuple([scope.find(name) if name else None for name in node.inputs])
+        infos = _bounded(node, own, call.operator, scope)
+        if infos == own:
             return None
         ranged = self._sized(node, infos, call.operator)
         return None if ranged.reason or ranged.problem else ranged
@@ -371,6 +374,8 @@ class _Walker:
         if value is not None:
             known = TensorInfo(info.dtype, info.shape, value=value, constant=True)
             return self.retyped(known) if info.shape else known
+        if info.may_have_value:  # a rule's own input: an equal call's has another value
+            info = info.like()
         return self.memo.one(self.retyped(info.marked(constant=call.folded)))
 
     def retyped(self, info: TensorInfo) -> TensorInfo:
@@ -471,8 +476,9 @@ class _Walker:
 
     def _size_called(self, name: str, dim: BoundedInt) -> int:
         size = self.data_dependent[name] = self.bindings.resolve(name)
-        if size is None:
-            return BoundedInt(int(dim), dim.low, name)
+        if size is None:  # another trip's or branch's tensor of this name has another size
+            times = self._times_named[name] = self._times_named.get(name, 0) + 1
+            return BoundedInt(int(dim), dim.low, name if times == 1 else f"{name}#{times}")
         if not dim.low <= size <= int(dim):
             raise SizeOutOfBoundsError(name, size, dim.low, int(dim))
         return size

@@ -209,3 +209,53 @@ def test_a_way_too_long_leaves_the_size_unknown(monkeypatch: pytest.MonkeyPatch)
         {{ c = Clip(x, lo, hi) u = Ceil(c) s = Cast <to = 7> (u) y = ConstantOfShape(s)
            o = ReduceSum(y) }}"""
     assert shapes_of(text)["y"] is None
+
+
+def test_what_an_equal_node_reads_is_not_taken_for_what_this_one_reads() -> None:
+    # Both add to a size of 0 to 10: one node the number 1, the other 100, which no rule works out
+    other = """agraph (int64[1] x) => (float[q] a)
+        <int64[1] one = {1}, int64 lo = {0}, int64 hi = {10}> {
+        k = Clip(x, lo, hi) ka = Add(k, one) a = ConstantOfShape(ka) }"""
+    text = """agraph (int64[1] x) => (float[q] b)
+        <int64[1] h = {100}, int64[1,1] e = {1}, int64 lo = {0}, int64 hi = {10}> {
+        k = Clip(x, lo, hi) w = MatMul(h, e) kb = Add(k, w)
+        b = ConstantOfShape(kb) }"""
+    onnxroof.analyze(model(other))
+    shape = onnxroof.analyze(model(text)).tensors["b"].shape
+    assert shape is None or (ends(shape[0])[0] <= 100 and ends(shape[0])[1] >= 110)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "u = Cast <to = 2> (n) f = Cast <to = 2> (five) d = Sub(u, f) s = Cast <to = 7> (d)",
+        "d = Sub(n, five) u = Cast <to = 2> (d) s = Cast <to = 7> (u)",
+        "b = Mul(n, big) q = Div(b, less) s = Neg(q)",
+    ],
+    ids=["uint8 below 0", "cast of a negative number", "int64 beyond 2^63"],
+)
+def test_integers_that_may_wrap_around_have_no_bounds(steps: str) -> None:
+    # n is the number of elements that are not 0, 0 to 10
+    text = f"""agraph (float[10] x) => (float[q] y) <int64[1] at = {{1}}, int64[1] five = {{5}},
+        int64[1] big = {{{2**62}}}, int64[1] less = {{{2**60}}}> {{
+        nz = NonZero(x) sh = Shape(nz) n = Gather(sh, at) {steps} y = ConstantOfShape(s) }}"""
+    shape = shapes_of(model(text))["y"]
+    assert shape is None or ends(shape[0])[1] >= 251
+
+
+def test_the_least_of_nothing_is_no_element() -> None:
+    # Where nothing is found, ReduceMin gives the largest integer, so Min the 50
+    text = """agraph (float[4] x) => (float[q] y) <int64 fifty = {50}, int64[1] flat = {-1}> {
+        nz = NonZero(x) m = ReduceMin <keepdims = 0> (nz) k = Min(m, fifty) s = Reshape(k, flat)
+        y = ConstantOfShape(s) }"""
+    shape = shapes_of(model(text))["y"]
+    assert shape is None or ends(shape[0])[1] >= 50
+
+
+def test_floats_counted_up_one_by_one_pass_the_limit() -> None:
+    # ONNX Runtime adds 0.1 in float32 until the last element is 100,958
+    text = """agraph (float x) => (float[q] y) <float zero = {0.0}, float limit = {100000.0},
+        float step = {0.1}> { r = Range(zero, limit, step) m = ReduceMax <keepdims = 1> (r)
+        s = Cast <to = 7> (m) y = ConstantOfShape(s) }"""
+    shape = shapes_of(model(text))["y"]
+    assert shape is None or ends(shape[0])[1] >= 100_958

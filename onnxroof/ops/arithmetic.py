@@ -55,16 +55,27 @@ def evaluate(
 
 
 def settle(objects: NDArray[np.object_], target: type[np.generic]) -> Value | None:
-    """The objects as they are while one is bounded, else as a plain array; None if one is None."""
+    """The objects as they are while one is bounded, else as a plain array.
+
+    None if one is None, or may lie beyond the type: it would wrap around.
+    """
     items = objects.ravel().tolist()
     if any(item is None for item in items):
         return None
     if any(isinstance(item, BoundedInt) for item in items):
-        return objects
+        return objects if _all_fit(items, target) else None
     try:
         return objects.astype(target)
     except OverflowError:
         return None
+
+
+def _all_fit(items: list[int], target: type[np.generic]) -> bool:
+    """Whether the type has room for integers, whatever they are within their bounds."""
+    if not issubclass(target, np.integer):
+        return True
+    limits = np.iinfo(target)
+    return all(limits.min <= lower(item) and upper(item) <= limits.max for item in items)
 
 
 def divide(a: Value, b: Value) -> Value | None:

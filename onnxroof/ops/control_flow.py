@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from onnxroof.bounded import ends, interval, is_exact, largest, lower, smallest, upper
 from onnxroof.graph.types import DType, Graph
-from onnxroof.ops.call import Impossible, OpCall, TensorInfo, Undetermined
-from onnxroof.ops.course import course
+from onnxroof.ops.call import Impossible, OpCall, TensorInfo
+from onnxroof.ops.course import course, decides
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import declare
-from onnxroof.ops.sequence import common_shape
+from onnxroof.ops.sequence import common_shape, sequence_of, unknown_length
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 MOST_UNROLLED_TRIPS = 256
 """A loop whose sizes depend on the trip is followed trip by trip up to this many."""
@@ -106,9 +107,10 @@ def run_if(call: OpCall, walk: Walk) -> Outcome:
 
 def _either(one: TensorInfo, other: TensorInfo) -> TensorInfo:
     """What holds for a value that is one or the other: bounds where sizes differ."""
-    if one.key == other.key:
+    if one is other or (one.exact and other.exact and one.value_key == other.value_key):
         return one.marked(constant=False)
-    dtype = one.dtype if one.dtype is other.dtype else None
+    types = {info.dtype for info in (one, other)} - {None}
+    dtype = types.pop() if len(types) == 1 else None
     if one.kind == other.kind != "tensor":
         element, items = _either_element(one, other), _either_items(one, other)
         return TensorInfo(dtype, None, kind=one.kind, items=items, element=element)
@@ -133,38 +135,33 @@ def _either_items(one: TensorInfo, other: TensorInfo) -> tuple[TensorInfo, ...] 
 def run_loop(call: OpCall, walk: Walk) -> Outcome:
     """State variables keep their last value; scan outputs are stacked over the trips."""
     body = subgraph(call, "body")
-    states = [info or _UNKNOWN for info in call.inputs[2:]]
+    states = [(info or _UNKNOWN).marked(constant=False) for info in call.inputs[2:]]
     if len(body.inputs) != 2 + len(states):
         raise Impossible(
             f"the body takes {len(body.inputs)} inputs, iteration, condition and "
             f"{len(states)} state variables are {2 + len(states)}"
         )
     limit = _trip_limit(call)
-    iteration = TensorInfo(DType.INT64, ())
-    condition = TensorInfo(DType.BOOL, (), value=np.array(True), constant=True)
-    varying = [state.marked(constant=False) for state in states]
-    varying = [state if state.value is None else state.like() for state in varying]
-    shaped = walk(body, (iteration, condition, *varying))
-    trips, per_trip = _trips(call, limit, shaped.outputs[0] if shaped.outputs else _UNKNOWN)
-    carried = shaped.outputs[1 : 1 + len(states)]
-    changing = [i for i, new in enumerate(carried) if _signature(new) != _signature(varying[i])]
+    varying = [state if state.value is None else state.like() for state in states]
+    shaped = walk(body, _arguments(varying))
+    changing = _changed(varying, shaped)
     settled = not changing and all(_is_sized(info) for info in shaped.outputs[1:])
-    if not settled and is_exact(trips) and not per_trip and 0 < trips <= MOST_UNROLLED_TRIPS:
-        return _unrolled(body, walk, condition, states, int(trips))
+    if not settled and limit is not None and _starts(call):
+        outcome = _unrolled(body, walk, states, limit)
+        if outcome is not None:
+            return outcome
+    following = _following(body, changing)
+    goes_on = shaped.outputs[0] if shaped.outputs else _UNKNOWN
+    if body.outputs and body.outputs[0] in following:  # not the same in every trip
+        goes_on = _UNKNOWN
+    trips, per_trip = _trips(call, limit, goes_on)
     growth = _growth(body, shaped, {i: varying[i] for i in changing})
     if growth and not per_trip and trips:
-        arguments = (iteration, condition, *varying)
-        outcome = _growing(call, body, walk, arguments, shaped, growth, trips)
+        outcome = _growing(call, body, walk, states, growth, trips, following)
         if outcome is not None:
             return outcome
     if changing:
-        for i in changing:
-            varying[i] = _widened(varying[i], carried[i])
-        shaped = walk(body, (iteration, condition, *varying))
-        if not all(_holds(varying[i], shaped.outputs[1 + i]) for i in changing):
-            for i in changing:
-                varying[i] = TensorInfo(varying[i].dtype, None, kind=varying[i].kind)
-            shaped = walk(body, (iteration, condition, *varying))
+        shaped = _settle(body, walk, varying, shaped, changing)
         unsized = [i for i in changing if varying[i].shape is None]
         call.note(
             "a state variable changes shape from trip to trip: its size is "
@@ -175,9 +172,65 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
         for i, info in enumerate(shaped.outputs[1 : 1 + len(states)])
     ]
     if trips == 0 and is_exact(trips):
-        outputs = [state.marked(constant=False) for state in states]
+        outputs = states
+    elif per_trip or not lower(trips):  # it may never run
+        outputs = list(map(_either, states, outputs))
     scans = [_stacked(info, trips, per_trip=per_trip) for info in shaped.outputs[1 + len(states) :]]
     return [*outputs, *scans], (Body("body", shaped, trips, per_trip=per_trip),)
+
+
+def _arguments(states: Sequence[TensorInfo], trip: int | None = None) -> Sequence[TensorInfo]:
+    """What a loop gives its body in a trip, or in any trip: iteration, condition, states."""
+    iteration = TensorInfo(DType.INT64, ())
+    if trip is not None:
+        iteration = TensorInfo(DType.INT64, (), value=np.array(trip), constant=True)
+    return (iteration, TensorInfo(DType.BOOL, (), value=np.array(True), constant=True), *states)
+
+
+def _changed(before: Sequence[TensorInfo], shaped: ShapedBody) -> set[int]:
+    """The states that are not the same in size after a trip."""
+    after = shaped.outputs[1 : 1 + len(before)]
+    return {i for i, new in enumerate(after) if _signature(new) != _signature(before[i])}
+
+
+def _following(body: Graph, changing: Iterable[int]) -> set[str]:
+    """The tensors of a body that changing states have a part in, be it some trips later."""
+    moving = {body.inputs[2 + i].name for i in changing}
+    carried = list(zip(body.inputs[2:], body.outputs[1:], strict=False))
+    while True:
+        found = _dependent(body, set(moving))
+        more = {state.name for state, result in carried if result in found}
+        if more <= moving:
+            return found
+        moving |= more
+
+
+def _settle(
+    body: Graph,
+    walk: Walk,
+    varying: list[TensorInfo],
+    shaped: ShapedBody,
+    changing: set[int],
+) -> ShapedBody:
+    """Assume less of the states until what is assumed before a trip is true after it.
+
+    `varying` becomes what is assumed, and `changing` takes the states that follow others.
+    """
+    results = shaped.outputs[1 : 1 + len(varying)]
+    for i in changing:
+        varying[i] = _widened(varying[i], results[i])
+    while True:
+        shaped = walk(body, _arguments(varying))
+        results = shaped.outputs[1 : 1 + len(varying)]
+        more = _changed(varying, shaped) - changing
+        wrong = [i for i in changing if not _holds(varying[i], results[i])]
+        if not more and not wrong:
+            return shaped
+        for i in wrong:
+            varying[i] = TensorInfo(varying[i].dtype, None, kind=varying[i].kind)
+        for i in more:
+            varying[i] = _widened(varying[i], results[i])
+        changing |= more
 
 
 def _widened(before: TensorInfo, after: TensorInfo) -> TensorInfo:
@@ -238,10 +291,15 @@ def _trip_limit(call: OpCall) -> int | None:
     return None if lower(limit) >= NO_LIMIT else limit
 
 
+def _starts(call: OpCall) -> bool:
+    """Whether the first trip is made for sure, if there is one at all."""
+    start = call.value(1)
+    return not call.has(1) or (start is not None and bool(start.ravel()[0]))
+
+
 def _trips(call: OpCall, limit: int | None, condition_out: TensorInfo) -> tuple[int, bool]:
     """(trips, whether they stand for "per trip")."""
-    start = call.value(1)
-    starts = not call.has(1) or (start is not None and bool(start.ravel()[0]))
+    start, starts = call.value(1), _starts(call)
     if start is not None and not bool(start.ravel()[0]):
         call.note("the condition is false from the start: the body never runs")
         return 0, False
@@ -265,27 +323,27 @@ def _stacked(info: TensorInfo, trips: int, *, per_trip: bool) -> TensorInfo:
     return TensorInfo(info.dtype, (trips, *info.shape))
 
 
-def _unrolled(
-    body: Graph,
-    walk: Walk,
-    condition: TensorInfo,
-    states: list[TensorInfo],
-    trips: int,
-) -> Outcome:
-    """Trip by trip, for sizes that depend on the trip (a list that grows, a moving slice)."""
+def _unrolled(body: Graph, walk: Walk, states: Sequence[TensorInfo], limit: int) -> Outcome | None:
+    """Trip by trip, for sizes that depend on the trip (a list that grows, a moving slice).
+
+    None where there may be too many, or where the data decide after which trip it stops.
+    """
+    if not is_exact(limit) or not 0 < limit <= MOST_UNROLLED_TRIPS:
+        return None
     bodies: list[Body] = []
     scanned: list[Sequence[TensorInfo]] = []
-    states = [state.marked(constant=False) for state in states]
-    for trip in range(trips):
-        iteration = TensorInfo(DType.INT64, (), value=np.array(trip), constant=True)
-        shaped = walk(body, (iteration, condition, *states))
+    for trip in range(limit):
+        shaped = walk(body, _arguments(states, trip))
         bodies.append(Body("body", shaped))
         states = [info.marked(constant=False) for info in shaped.outputs[1 : 1 + len(states)]]
         scanned.append(shaped.outputs[1 + len(states) :])
+        goes_on = shaped.outputs[0].value if shaped.outputs else None
+        if goes_on is None:
+            return None
+        if not bool(goes_on.ravel()[0]):
+            break
     scans = [
-        _stacked(infos[0], trips, per_trip=False)
-        if len({_signature(info) for info in infos}) == 1
-        else TensorInfo(infos[0].dtype, None)
+        _stacked(infos[0], len(bodies), per_trip=not _alike(infos))
         for infos in zip(*scanned, strict=True)
     ]
     return [*states, *scans], tuple(bodies)
@@ -358,36 +416,38 @@ def _growing(
     call: OpCall,
     body: Graph,
     walk: Walk,
-    arguments: tuple[TensorInfo, ...],
-    first: ShapedBody,
+    states: Sequence[TensorInfo],
     growth: Mapping[int, _Growth],
     trips: int,
+    following: Container[str],
 ) -> Outcome | None:
-    """States that grow evenly, sized in the first trip, the last and two in between.
+    """States that grow evenly, sized in every trip or, of many, in some of them.
 
     The sum over all trips is exact where a trip's cost grows as evenly, and at most otherwise. None
-    where another state follows the growing ones, so is not the same in every trip, or where the
-    costs rise and fall.
+    where another state follows the growing ones, so is not the same in every trip, or where nothing
+    can be said of the trips in between.
     """
-    most, half = upper(trips), upper(trips) // 2
-    walked = {0: first}
-    for trip in sorted({1, half, most - 1}):
-        if 0 < trip < most:
-            grown = list(arguments)
-            for i, each in growth.items():
-                grown[2 + i] = each.after(trip, arguments[2 + i])
-            walked[trip] = walk(body, grown)
-    scans_from = len(arguments) - 1
+    most = upper(trips)
+    is_every = most <= MOST_UNROLLED_TRIPS
+    varying = [state if state.value is None else state.like() for state in states]
+    walked: dict[int, ShapedBody] = {}
+    for trip in range(most) if is_every else sorted({*_LOOKED_AT, most // 2, most - 2, most - 1}):
+        for i, each in growth.items():
+            varying[i] = each.after(trip, states[i])
+        walked[trip] = walk(body, _arguments(varying, trip if is_every else None))
+    scans_from = 1 + len(states)
     results = [shaped.outputs for shaped in walked.values()]
-    carried = list(enumerate(zip(*[outputs[1:scans_from] for outputs in results], strict=True)))
-    if any(not _alike(infos) for i, infos in carried if i not in growth):
+    carried = list(zip(*[outputs[1:scans_from] for outputs in results], strict=True))
+    if any(not _alike(infos) for i, infos in enumerate(carried) if i not in growth):
         return None
-    bodies = _growing_bodies(walked, trips)
+    bodies = _every_body(walked, trips) if is_every else _some_bodies(walked, trips, following)
     if bodies is None:
         return None
     outputs = [
-        growth[i].after(trips, arguments[2 + i]) if i in growth else infos[0].marked(constant=False)
-        for i, infos in carried
+        growth[i].after(trips, states[i])
+        if i in growth
+        else reduce(_either, infos if lower(trips) else (states[i], *infos))
+        for i, infos in enumerate(carried)
     ]
     scans = [
         _stacked(infos[0], trips, per_trip=not _alike(infos))
@@ -395,31 +455,52 @@ def _growing(
     ]
     for each in growth.values():
         call.note(
-            f"a state variable grows by {each.rows} along axis {each.axis} each trip: "
-            + (
-                "all trips are counted as the last"
-                if len(bodies) == 1 < most
-                else "half the trips are counted as the first, half as the last"
-            )
+            f"a state variable grows by {each.rows} along axis {each.axis} each trip"
+            + ("" if is_every else f": {_COUNTED[len(bodies) == 1]}")
         )
     return [*outputs, *scans], bodies
 
 
+_LOOKED_AT = (0, 1, 2, 3, 5, 8, 13)
+"""Trips at which a loop of many is sized, besides the middle and the last ones."""
+
+_COUNTED = {
+    False: "half the trips are counted as the first, half as the last",
+    True: "all trips are counted as the last",
+}
+
+
 def _alike(infos: Sequence[TensorInfo]) -> bool:
-    """Whether a value is the same in all trips that were looked at."""
+    """Whether a value has the same size in all trips that were looked at."""
     return len({_signature(info) for info in infos}) == 1
 
 
-def _growing_bodies(walked: Mapping[int, ShapedBody], trips: int) -> tuple[Body, ...] | None:
+def _every_body(walked: Mapping[int, ShapedBody], trips: int) -> tuple[Body, ...]:
+    """Each trip for itself: it runs, or it may."""
+    least = lower(trips)
+    return tuple(
+        [
+            Body("body", shaped, 1 if trip < least else interval(0, 1))
+            for trip, shaped in walked.items()
+        ]
+    )
+
+
+def _some_bodies(
+    walked: Mapping[int, ShapedBody], trips: int, following: Container[str]
+) -> tuple[Body, ...] | None:
     """Bodies whose counts make the sum over all trips; None where nothing can be said of it.
 
     Args:
         walked: Trip → the body as sized in it: the first, the last and some in between.
         trips: How many there are, or at most.
+        following: The tensors that change from trip to trip.
     """
+    if any(decides(shaped, following) for shaped in walked.values()):
+        return None  # any trip in between may take the other branch
     most, half, least = upper(trips), upper(trips) // 2, lower(trips)
-    going = course(most - 1, walked)
-    if going.above:
+    going = course(walked)
+    if not going.below:
         if going.falls:
             return None
         return (Body("body", walked[most - 1], interval(int(least == most), most)),)
@@ -453,8 +534,7 @@ def run_scan(call: OpCall, walk: Walk) -> Outcome:
         dims = info.dims[:position] + info.dims[position + 1 :]
         slices.append(info.like(dims[1:] if legacy else dims))
         lengths.append(info.dims[position])
-    if len({int(length) for length in lengths}) > 1:
-        raise Impossible(f"the scan inputs differ in length: {lengths}")
+    length = lengths[0] if len(lengths) == 1 else _common_length(lengths)
     state_infos = [
         info.like(info.dims[1:]) if legacy else info.like() if info.value is not None else info
         for info in states
@@ -464,6 +544,8 @@ def run_scan(call: OpCall, walk: Walk) -> Outcome:
         info.like((*batch, *info.dims)) if legacy else info.marked(constant=False)
         for info in shaped.outputs[: len(states)]
     ]
+    if not lower(length):  # it may never run
+        final = list(map(_either, states, final))
     produced = shaped.outputs[len(states) :]
     out_axes = call.ints_attr("scan_output_axes") or (0,) * len(produced)
     stacked = []
@@ -472,10 +554,18 @@ def run_scan(call: OpCall, walk: Walk) -> Outcome:
             stacked.append(TensorInfo(info.dtype, None))
             continue
         position = normalize_axis(axis, len(info.shape) + 1)
-        dims = (*info.shape[:position], lengths[0], *info.shape[position:])
+        dims = (*info.shape[:position], length, *info.shape[position:])
         stacked.append(TensorInfo(info.dtype, (*batch, *dims)))
-    trips = lengths[0] * batch[0] if legacy else lengths[0]
+    trips = length * batch[0] if legacy else length
     return [*final, *stacked], (Body("body", shaped, trips),)
+
+
+def _common_length(lengths: Sequence[int]) -> int:
+    """The length that all scan inputs have; of bounded ones, what all bounds allow."""
+    low, high = max(map(lower, lengths)), min(map(upper, lengths))
+    if low > high:
+        raise Impossible(f"the scan inputs differ in length: {lengths}")
+    return next(filter(is_exact, lengths), interval(low, high))
 
 
 def run_sequence_map(call: OpCall, walk: Walk) -> Outcome:
@@ -483,7 +573,11 @@ def run_sequence_map(call: OpCall, walk: Walk) -> Outcome:
     body = subgraph(call, "body")
     sequence = call.input(0)
     if sequence.items is None:
-        raise Undetermined("the length of the input sequence is not known")
+        call.note("the length of the sequence is not known: costs are those of one element")
+        elements = [_each_element(info or _UNKNOWN) for info in call.inputs]
+        shaped = walk(body, elements)
+        outputs = [unknown_length(info.marked(constant=False).like()) for info in shaped.outputs]
+        return outputs, (Body("body", shaped, per_trip=True),)
     bodies: list[Body] = []
     results: list[tuple[TensorInfo, ...]] = []
     for position in range(len(sequence.items)):
@@ -497,11 +591,12 @@ def run_sequence_map(call: OpCall, walk: Walk) -> Outcome:
         shaped = walk(body, arguments)
         bodies.append(Body("body", shaped))
         results.append(shaped.outputs)
-    outputs = [
-        TensorInfo(infos[0].dtype, None, kind="sequence", items=tuple(infos), element=infos[0])
-        for infos in zip(*results, strict=True)
-    ]
-    return outputs, tuple(bodies)
+    return [sequence_of(infos) for infos in zip(*results, strict=True)], tuple(bodies)
+
+
+def _each_element(info: TensorInfo) -> TensorInfo:
+    """What a body gets of a sequence in each trip; another value whole."""
+    return (info.element or _UNKNOWN) if info.kind == "sequence" else info
 
 
 GRAPH_RULES: Mapping[str, GraphRule] = {

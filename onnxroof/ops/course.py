@@ -9,7 +9,7 @@ from onnxroof.bounded import upper
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from onnxroof.ops.call import OpCall, OpCost
     from onnxroof.ops.control_flow import ShapedBody
@@ -25,34 +25,57 @@ class Course:
 
     Attributes:
         even: The same step from each trip to the next: half the trips like the first and half like
-            the last is the sum. It is at most the sum where nothing is `above`.
-        above: One is larger in between than on the line from the first trip to the last.
+            the last is the sum.
+        below: On a line or a parabola that is open above, so nowhere above the line from the first
+            trip to the last: the same is at most the sum.
         falls: One is larger before the last trip than in it. Where none is, as many trips like the
             last are at most the sum.
     """
 
     even: bool
-    above: bool
+    below: bool
     falls: bool
 
 
-def course(last: int, walked: Mapping[int, ShapedBody]) -> Course:
+def course(walked: Mapping[int, ShapedBody]) -> Course:
     """The course of a body's costs.
 
     Args:
-        last: The number of the last trip, from 0.
-        walked: Trip → the body as sized in it; the first, the last and some in between.
+        walked: Trip → the body as sized in it: the first three or all, the last and others.
     """
-    costs = {trip: [_quantities(call) for call in body.calls] for trip, body in walked.items()}
-    even, above, falls = True, False, False
-    for trip, between in costs.items():
-        for begin, here, end in zip(costs[0], between, costs[last], strict=True):
-            for low, value, high in zip(begin, here, end, strict=True):
-                off = last * value - (last - trip) * low - trip * high
-                even = even and not off
-                above = above or off > 0
-                falls = falls or value > high
-    return Course(even, above, falls)
+    trips = sorted(walked)
+    costs = [[each for call in walked[trip].calls for each in _quantities(call)] for trip in trips]
+    even, below, falls = True, True, False
+    for values in zip(*costs, strict=True):
+        step, bend = _step_and_bend(values)
+        even = even and all(
+            value == values[0] + trip * step for trip, value in zip(trips, values, strict=True)
+        )
+        below = (
+            below
+            and bend >= 0
+            and all(
+                value == values[0] + trip * step + bend * (trip * (trip - 1) // 2)
+                for trip, value in zip(trips, values, strict=True)
+            )
+        )
+        falls = falls or max(values) > values[-1]
+    return Course(even, below, falls)
+
+
+def _step_and_bend(values: tuple[int, ...]) -> tuple[int, int]:
+    """The first and the second difference of a sequence at its beginning."""
+    step = values[1] - values[0] if len(values) > 1 else 0
+    return step, values[2] - values[1] - step if len(values) > 2 else 0
+
+
+def decides(body: ShapedBody, dependent: Container[str]) -> bool:
+    """Whether an If of the body takes one of its branches for what is in some tensors."""
+    return any(
+        (call.kind == "If" and len(call.bodies) == 1 and call.node.inputs[0] in dependent)
+        or any(decides(inner.shaped, dependent) for inner in call.bodies)
+        for call in body.calls
+    )  # fmt: skip
 
 
 def _quantities(call: OpCall) -> Quantities:

@@ -32,8 +32,9 @@ def expandable(domain: str, op_type: str, opset: int) -> Operator | None:
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):
         return None
     return Operator(
-        domain, op_type, source="function body", free="its cost is that of its function body"
-    )
+        domain, op_type, source="function body", free="its cost is that of its function body",
+        positions=tuple(range(len(schema.inputs))),  # its body may look at any value
+    )  # fmt: skip
 
 
 def function_body(call: OpCall) -> Graph:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import BoundedInt, largest, lower, upper
-from onnxroof.ops.call import Impossible
+from onnxroof.bounded import BoundedInt, interval, largest, lower, upper
+from onnxroof.ops.call import Impossible, Undetermined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,8 +20,9 @@ def broadcast(*shapes: Shape) -> Shape:
         Impossible: Two sizes differ and neither is 1.
     """
     first = shapes[0]
-    if all(shape == first for shape in shapes[1:]):
-        return first
+    is_bounded = any(BoundedInt in map(type, shape) for shape in shapes)
+    if not is_bounded and all(shape == first for shape in shapes[1:]):
+        return first  # of bounded sizes only the upper ends would have been compared
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(_broadcast_dim(dims, shapes) for dims in zip(*padded, strict=True))
@@ -42,12 +43,16 @@ def _broadcast_dim(dims: tuple[int, ...], shapes: tuple[Shape, ...]) -> int:
 
 
 def _agree(one: int, other: int) -> int:
-    exact = [dim for dim in (one, other) if not isinstance(dim, BoundedInt)]
-    if exact and exact[0] != 1:
-        return exact[0]
-    if exact:
-        return other if one is exact[0] else one
-    return one if upper(one) >= upper(other) else other
+    """One axis of which a size is bounded: both are the same, or one of them is 1."""
+    if isinstance(one, BoundedInt) and isinstance(other, BoundedInt):
+        if one is other or (one.name and one.name == other.name):
+            return one
+        certain = next((dim for dim in (one, other) if lower(dim) > 1), None)
+        if certain is not None:
+            return certain
+        return interval(min(lower(one), lower(other)), max(upper(one), upper(other)))
+    exact, bounded = (other, one) if isinstance(one, BoundedInt) else (one, other)
+    return bounded if exact == 1 else exact
 
 
 def broadcast_at(target: Shape, shape: Shape, axis: int) -> Shape:
@@ -57,7 +62,14 @@ def broadcast_at(target: Shape, shape: Shape, axis: int) -> Shape:
 
 
 def normalize_axis(axis: int, rank: int) -> int:
-    """A possibly negative axis as a position. Raises Impossible when out of range."""
+    """A possibly negative axis as a position.
+
+    Raises:
+        Impossible: It is out of range.
+        Undetermined: Only bounds of it are known.
+    """
+    if isinstance(axis, BoundedInt):
+        raise Undetermined("an axis is computed at run time")
     if not -rank <= axis < max(rank, 1):
         raise Impossible(f"axis {axis} is out of range for {rank} dimensions")
     return axis + rank if axis < 0 else axis

@@ -38,7 +38,7 @@ class Operator:
     Attributes:
         control: Inputs that steer the operator (shapes, axes, pads, bounds); not parameters, and
             their values are what shape rules may read.
-        positions: Inputs that hold positions in the first input: known ones are looked at.
+        positions: Inputs whose values, where known, are looked at though they steer nothing.
         sizes: Those that steer and hold sizes, so that bounds of their elements bound the output.
         quantization: Inputs that are scales and zero points.
         integer_weights: Inputs whose int32 or int64 constants are weights nevertheless.

@@ -257,6 +257,8 @@ def optional_shape(call: OpCall) -> Sequence[TensorInfo]:
     """An optional that holds the input, or an empty one of type `type`."""
     if call.has(0):
         held = call.input(0)
+        if held.kind == "tensor":
+            held = held.like()  # without its value, which an equal call's would not be
         return [TensorInfo(held.dtype, None, kind="optional", items=(held,), element=held)]
     declared = call.attributes.get("type")
     if not isinstance(declared, ValueType):

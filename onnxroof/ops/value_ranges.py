@@ -12,7 +12,7 @@ import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import ends, interval, upper
+from onnxroof.bounded import ends, interval, lower, upper
 from onnxroof.graph.types import Constant, DType
 from onnxroof.ops.arithmetic import divide_interval
 from onnxroof.ops.element_types import dtype_attr
@@ -32,12 +32,18 @@ if TYPE_CHECKING:
 
 @range_rule(
     "Compress", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
-    "GlobalMaxPool", "Identity", "ReduceMax", "ReduceMin", "Reshape", "ReverseSequence", "Slice",
-    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    "GlobalMaxPool", "Identity", "Reshape", "ReverseSequence", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
 def same_range(call: RangedCall) -> Sequence[Range]:
     """Every output holds elements of the first input."""
     return [call.range(0)] * call.output_count
+
+
+@range_rule("ReduceMax", "ReduceMin")
+def reduced_range(call: RangedCall) -> Sequence[Range]:
+    """Elements of the input, if there are any; of nothing the type's own least or greatest."""
+    return [call.range(0)] if lower(_terms(call)) > 0 else []
 
 
 @range_rule("Concat")
@@ -105,8 +111,11 @@ def nonzero_range(call: RangedCall) -> Sequence[Range]:
 
 @range_rule("Range")
 def counted_range(call: RangedCall) -> Sequence[Range]:
-    """Between start and limit, whichever is greater."""
-    return [union(call.range(0), call.range(1))]
+    """Between start and limit, whichever is greater; floats may be added up one by one."""
+    found = union(call.range(0), call.range(1))
+    if found.dtype is not None and found.dtype.is_integer:
+        return [found]
+    return [_with_room(found, upper(call.output().elements))]
 
 
 @range_rule("ConstantOfShape")
@@ -155,17 +164,21 @@ _SLACK = 1 / (1 << 20)
 
 _FIXED: Mapping[str, tuple[float, float]] = {
     "Bernoulli": (0, 1),
-    "Cos": (-1, 1),
-    "Erf": (-1, 1),
     "EyeLike": (0, 1),
     "HardSigmoid": (0, 1),
+}
+"""Functions whose values lie between two numbers whatever they are given."""
+
+_FIXED_NEARLY: Mapping[str, tuple[float, float]] = {
+    "Cos": (-1, 1),
+    "Erf": (-1, 1),
     "Sigmoid": (0, 1),
     "Sin": (-1, 1),
     "Softmax": (0, 1),
     "Softsign": (-1, 1),
     "Tanh": (-1, 1),
 }
-"""Functions whose values lie between two numbers whatever they are given."""
+"""The same but for the last bits: a runtime's Sigmoid and Tanh may be a little above 1."""
 
 _COMBINED: Mapping[str, Callable[[float, float], float]] = {
     "Add": lambda a, b: a + b,
@@ -194,6 +207,13 @@ def fixed_range(call: RangedCall) -> Sequence[Range]:
     """The range of the function itself."""
     dtype = dtype_attr(call, "dtype", call.range(0).dtype)
     return [make(*_FIXED[call.op_type], dtype)]
+
+
+@range_rule(*_FIXED_NEARLY)
+def nearly_fixed_range(call: RangedCall) -> Sequence[Range]:
+    """The range of the function itself, and some room at the ends that are not 0."""
+    low, high = _FIXED_NEARLY[call.op_type]
+    return [call.range(0).within(low * (1 + _SLACK), high * (1 + _SLACK))]
 
 
 @range_rule("RandomUniform", "RandomUniformLike")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onnxroof.bounded import BoundedInt, ends, is_exact
 from onnxroof.graph.types import Node
-from onnxroof.ops.call import Impossible, OpCall
+from onnxroof.ops.call import Impossible, OpCall, Undetermined
 from onnxroof.ops.geometry import (
     broadcast,
     broadcast_at,
@@ -176,3 +176,33 @@ def test_attributes_that_do_not_fit_are_impossible(
 def test_a_window_of_other_rank_is_impossible() -> None:
     with pytest.raises(Impossible, match="window of 2 axes does not fit 1"):
         sliding_window(call(), (8,), (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (BoundedInt(3, 0), BoundedInt(5, 1), (0, 5)),  # 0 and 1 give 0
+        (BoundedInt(3, 2), BoundedInt(5, 0), (2, 3)),  # the other is 1 or the same
+        (1, BoundedInt(1, 0), (0, 1)),
+        (BoundedInt(1, 0), 1, (0, 1)),
+        (4, BoundedInt(9, 0), (4, 4)),
+    ],
+)
+def test_bounded_sizes_broadcast_to_what_either_allows(
+    one: int, other: int, expected: tuple[int, int]
+) -> None:
+    (size,) = broadcast((one,), (other,))
+    assert ends(size) == expected
+
+
+def test_two_sizes_that_must_agree_have_neither_s_name() -> None:
+    # a = 2 and b = 1 give 2, a = 1 and b = 4 give 4: not a
+    (size,) = broadcast((BoundedInt(5, 0, "a"),), (BoundedInt(4, 0, "b"),))
+    assert not size.name
+    (same,) = broadcast((BoundedInt(5, 0, "a"),), (BoundedInt(5, 0, "a"),))
+    assert same.name == "a"
+
+
+def test_an_axis_that_is_only_bounded_is_not_taken_for_its_largest() -> None:
+    with pytest.raises(Undetermined, match="computed at run time"):
+        normalize_axis(BoundedInt(1, 0), 2)

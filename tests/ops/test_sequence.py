@@ -181,3 +181,15 @@ def test_a_vectorizer_has_one_column_per_index() -> None:
         " (x)",
     )
     assert shapes_of(text)["y"] == (2, 5)
+
+
+def test_optionals_of_equal_type_hold_values_of_their_own() -> None:
+    text = graph(
+        "float[1] x",
+        """a = Constant <value_ints = [3]> () b = Constant <value_ints = [5]> ()
+        o = Optional(a) p = Optional(b) n = OptionalGetElement(o) m = OptionalGetElement(p)
+        z = ConstantOfShape(n) y = ConstantOfShape(m)""",
+    )
+    found = shapes_of(text)
+    assert found["z"] in (None, (3,))
+    assert found["y"] in (None, (5,))

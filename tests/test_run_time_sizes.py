@@ -259,3 +259,13 @@ def test_floats_counted_up_one_by_one_pass_the_limit() -> None:
         s = Cast <to = 7> (m) y = ConstantOfShape(s) }"""
     shape = shapes_of(model(text))["y"]
     assert shape is None or ends(shape[0])[1] >= 100_958
+
+
+def test_a_bounded_size_beside_padding_stays_bounded() -> None:
+    # [0, 0, n] with n from 0 to 5 adds up to n
+    text = """agraph (float[5] x) => (float[q] y) <int64[1] at = {1}, int64[2] pads = {2, 0}> {
+        nz = NonZero(x) sh = Shape(nz) n = Gather(sh, at) p = Pad(n, pads)
+        s = ReduceSum <keepdims = 1> (p) y = ConstantOfShape(s) }"""
+    shape = shapes_of(model(text))["y"]
+    assert shape is not None
+    assert ends(shape[0]) == (0, 5)

@@ -288,7 +288,9 @@ def pad_value(call: OpCall) -> Sequence[Value | None]:
     if not pads or any(BoundedInt in map(type, pair) for pair in pads):
         return [None]
     fill = call.value(2)
-    filler = call.attr("value", 0.0) if fill is None else fill.ravel()[0]
+    filler = call.attr("value", 0.0) if fill is None else fill.ravel().tolist()[0]
+    if value.dtype == object:
+        filler = int(filler)  # beside bounds: a float would make them floats
     cut = tuple(
         slice(max(-begin, 0), size - max(-end, 0))
         for size, (begin, end) in zip(value.shape, pads, strict=True)

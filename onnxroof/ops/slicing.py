@@ -289,15 +289,20 @@ def pad_value(call: OpCall) -> Sequence[Value | None]:
         return [None]
     fill = call.value(2)
     filler = call.attr("value", 0.0) if fill is None else fill.ravel().tolist()[0]
-    if value.dtype == object:
-        filler = int(filler)  # beside bounds: a float would make them floats
     cut = tuple(
         slice(max(-begin, 0), size - max(-end, 0))
         for size, (begin, end) in zip(value.shape, pads, strict=True)
     )
+    kept = value[cut]
     room = [(max(begin, 0), max(end, 0)) for begin, end in pads]
-    padded = np.pad(value[cut], room, constant_values=filler)
-    return [padded.astype(value.dtype)]
+    sizes = [begin + size + end for size, (begin, end) in zip(kept.shape, room, strict=True)]
+    # beside bounds a number of Python's: with one of numpy's they would add up to a plain one
+    padded = np.full(sizes, int(filler) if value.dtype == object else filler, dtype=value.dtype)
+    inner = tuple(
+        slice(begin, begin + size) for size, (begin, _) in zip(kept.shape, room, strict=True)
+    )
+    padded[inner] = kept
+    return [padded]
 
 
 shape_rule("Pad", domain=MICROSOFT)(pad_shape)

@@ -35,6 +35,18 @@ class Metric:
     per_device: bool = False
 
 
+def exactness(analysis: Analysis) -> str:
+    """What the totals are: "exact", "at least", "at most", or "per trip".
+
+    Of loops whose number of trips only a run tells one trip is counted; where something is unknown
+    totals are lower bounds, where only bounds of a size are known upper ones.
+    """
+    sums = analysis.totals
+    if sums.per_trip:
+        return "per trip"
+    return "at least" if sums.is_lower_bound else "at most" if sums.is_upper_bound else "exact"
+
+
 def kernel_seconds(analysis: Analysis, device: int) -> tuple[float, ...]:
     """Time of each kernel on a device, which together are its latency."""
     placed = analysis.rooflines[device].at_kernels_of(analysis.kernels)

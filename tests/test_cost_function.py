@@ -140,3 +140,13 @@ def test_threads_may_share_a_cost_function() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_loop_of_unknown_trips_is_refused_like_what_cannot_be_counted() -> None:
+    # 8 · 8 · 8 MACs for each of nobody knows how many trips
+    proto = model("""agraph (float[8,8] x, int64 m) => (float[8,8] y) <bool yes = {1}> {
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[8,8] h)
+            => (bool on, float[8,8] next) { on = Identity(go) next = MatMul(h, h) }> }""")
+    with pytest.raises(UnsupportedOperatorError, match="one trip would be counted"):
+        CostFunction("v100", "macs")(proto)
+    assert CostFunction("v100", "macs", strict=False)(proto) == 512

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
@@ -13,10 +14,10 @@ import pytest
 from onnxroof import GraphBuilder
 from onnxroof.progress import Progress
 from onnxroof.quantities import BYTES, COUNT, SECONDS, parse_amount
+from tests.builders import model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 Run = tuple[int, str, str]
 
@@ -152,3 +153,21 @@ def test_the_progress_bar_is_for_terminals_and_wipes_itself() -> None:
 )  # fmt: skip
 def test_amounts_are_read_with_their_unit(text: str, units: dict[str, float], value: float) -> None:
     assert parse_amount(text, units, "") == pytest.approx(value)
+
+
+def test_a_ranking_in_a_spreadsheet_holds_numbers(run: Callable[..., Run], tmp_path: Path) -> None:
+    # At most 64 elements are found, so as many times 8 products; a loop of which one trip counts
+    found = """agraph (float[64] x, float[64,8] v) => (float y) {
+        z = NonZero(x) t = Transpose(z) g = GatherND(v, t) u = Transpose(v) y = MatMul(g, u) }"""
+    loop = """agraph (float[8,8] x, int64 m) => (float[8,8] y) <bool yes = {1}> {
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[8,8] h)
+            => (bool on, float[8,8] next) { on = Identity(go) next = MatMul(h, h) }> }"""
+    for name, text in (("found", found), ("loop", loop)):
+        onnx.save(model(text), tmp_path / f"{name}.onnx")
+    _, out, _ = run("rank", str(tmp_path), "--by", "macs", "--format", "csv")
+    rows = {Path(row["model"]).stem: row for row in csv.DictReader(io.StringIO(out))}
+    assert (rows["found"]["macs"], rows["found"]["exactness"]) == (str(64 * 8 * 64), "at most")
+    assert (rows["loop"]["macs"], rows["loop"]["exactness"]) == ("512", "per trip")
+    text = run("rank", str(tmp_path), "--by", "macs")[1]
+    assert "at most 32.8 kMAC" in text
+    assert "512 MAC per trip" in text

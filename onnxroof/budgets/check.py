@@ -67,12 +67,36 @@ def _check(analysis: Analysis, budget: Budget, limit: Limit) -> Check:
     if value is None:
         unknown = ("the model is in no file, or a size in it is not known",)
         return Check(budget, limit, None, Answer.CANNOT_TELL, unknown=unknown)
+    if analysis.totals.per_trip and limit.metric.name not in _OF_ONE_TRIP:
+        return Check(
+            budget, limit, _upper(value), Answer.CANNOT_TELL,
+            unknown=("how often a loop runs, which is computed at run time",),
+            exactness="per trip",
+        )  # fmt: skip
     low, high = _interval(analysis, limit, value, has_gaps=bool(gaps))
     answer = _answer(low, high, limit)
+    shown, exactness = _shown(answer, low, high, limit)
     if answer is Answer.CANNOT_TELL:
-        return Check(budget, limit, _upper(value), answer, unknown=gaps or _bounded(analysis))
+        missing = gaps or _bounded(analysis)
+        return Check(budget, limit, shown, answer, unknown=missing, exactness=exactness)
     culprits = _culprits(analysis, limit.metric.name) if answer is Answer.EXCEEDS else ()
-    return Check(budget, limit, _upper(value), answer, culprits)
+    return Check(budget, limit, shown, answer, culprits, exactness=exactness)
+
+
+_OF_ONE_TRIP = frozenset(
+    {"parameters", "model_bytes", "kernels", "peak_memory_bytes", "peak_activation_bytes"}
+)
+"""Metrics that do not grow with the trips of a loop."""
+
+
+def _shown(answer: Answer, low: float, high: float | None, limit: Limit) -> tuple[float, str]:
+    """The end of the interval that gives the answer, or leaves it open, and what it is."""
+    if high is not None and low == high:
+        return low, "exact"
+    is_high = (answer is Answer.EXCEEDS) == limit.at_least
+    if answer is Answer.CANNOT_TELL:
+        is_high = high is not None
+    return (high, "at most") if is_high and high is not None else (low, "at least")
 
 
 def _interval(

@@ -73,7 +73,9 @@ class Check:
     Attributes:
         budget: The budget.
         limit: The limit.
-        value: What the model has; a bound where it cannot be known; None when not at all.
+        value: What the model has; the bound that gives the answer where only bounds are known;
+            None when not at all.
+        exactness: "exact", "at least", "at most" or "per trip": what the value is.
         answer: Whether the limit is kept.
         culprits: What contributes most, when the limit is exceeded.
         unknown: What is not known, when nobody can tell.
@@ -85,10 +87,11 @@ class Check:
     answer: Answer
     culprits: tuple[Culprit, ...] = ()
     unknown: tuple[str, ...] = ()
+    exactness: str = "exact"
 
     @property
     def excess(self) -> float | None:
-        """Part of the limit by which it is missed: 0.25 for a quarter too much."""
+        """Part of the limit by which it is missed for sure: 0.25 for a quarter too much."""
         if self.value is None or self.answer is not Answer.EXCEEDS:
             return None
         if self.limit.at_least:

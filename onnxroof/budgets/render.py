@@ -92,8 +92,11 @@ def _row(check: Check, *, marked: bool = False) -> tuple[str, ...]:
 def _value(check: Check) -> str:
     if check.value is None:
         return units.UNKNOWN
-    known = check.answer is not Answer.CANNOT_TELL
-    return units.bounded(check.limit.metric.shown(check.value), at_least=not known)
+    text = check.limit.metric.shown(check.value)
+    if check.exactness == "per trip":
+        return f"{text} per trip"
+    is_low, is_high = check.exactness == "at least", check.exactness == "at most"
+    return units.bounded(text, at_least=is_low, at_most=is_high)
 
 
 def answer_text(check: Check) -> str:
@@ -159,6 +162,7 @@ def _record(check: Check) -> dict[str, object]:
         "at_least": check.limit.at_least,
         "limit": check.limit.amount,
         "value": check.value,
+        "exactness": check.exactness,
         "answer": check.answer.value,
         "excess": check.excess,
         "culprits": [

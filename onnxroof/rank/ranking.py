@@ -15,7 +15,7 @@ from onnxroof.bindings import free_names
 from onnxroof.errors import OnnxroofError, UnknownDimensionError, UsageError, quoted
 from onnxroof.graph.load import load_model
 from onnxroof.hardware.read import load_profile
-from onnxroof.metrics import METRICS, find_metric
+from onnxroof.metrics import METRICS, exactness, find_metric
 from onnxroof.report.render import DEFAULT_WIDTH
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Ranked:
         latencies: Seconds on each device.
         figures: `PER_MODEL`.
         is_lower_bound: Something could not be counted.
+        exactness: Of its totals, see `metrics.exactness`.
         problem: Why it cannot be analysed; "" when it can.
         without: Names of dimensions to be bound that it does not have.
     """
@@ -99,6 +100,7 @@ class Ranked:
     latencies: tuple[float, ...] = ()
     figures: tuple[float | None, ...] = ()
     is_lower_bound: bool = False
+    exactness: str = "exact"
     problem: str = ""
     without: tuple[str, ...] = ()
 
@@ -187,6 +189,7 @@ def _worker(setting: bytes) -> Callable[[str], Ranked]:
             ),
             tuple([metrics[name].of(analysis, 0) for name in PER_MODEL]),
             analysis.totals.is_lower_bound,
+            exactness(analysis),
             without=without,
         )
 

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
+from onnxroof.bounded import upper
 from onnxroof.hardware.read import load_profile
 from onnxroof.metrics import METRICS, find_metric
 from onnxroof.rank.ranking import PER_MODEL, RankFormat
@@ -40,7 +41,7 @@ def _table(found: Sequence[Ranked], options: RankOptions) -> tuple[list[str], li
             str(place), printable(item.path),
             *[_bounded(units.duration(seconds), item) for seconds in item.latencies],
             *[
-                _bounded(METRICS[name].shown(value), item)
+                _bounded(METRICS[name].shown(value), item, name)
                 for name, value in zip(PER_MODEL, item.figures, strict=True)
             ],
         ]  # fmt: skip
@@ -50,8 +51,15 @@ def _table(found: Sequence[Ranked], options: RankOptions) -> tuple[list[str], li
     return headers, rows
 
 
-def _bounded(text: str, item: Ranked) -> str:
-    return units.bounded(text, at_least=item.is_lower_bound)
+def _bounded(text: str, item: Ranked, name: str = "") -> str:
+    """The figure with what is known of it; of a loop that runs nobody knows how often one trip."""
+    if name == "parameters":  # needs neither sizes nor formulas
+        return text
+    if item.exactness == "per trip":
+        return text if name == "peak_memory_bytes" else f"{text} per trip"
+    return units.bounded(
+        text, at_least=item.exactness == "at least", at_most=item.exactness == "at most"
+    )
 
 
 def _failures(found: Sequence[Ranked]) -> list[str]:
@@ -95,6 +103,7 @@ def _records(found: Sequence[Ranked], options: RankOptions) -> list[dict[str, ob
             },
             **dict(zip(PER_MODEL, item.figures, strict=False)),
             "is_lower_bound": item.is_lower_bound,
+            "exactness": item.exactness,
             "problem": item.problem or None,
         }
         for item in found
@@ -121,13 +130,18 @@ def _csv(found: Sequence[Ranked], options: RankOptions) -> str:
     writer.writerows(
         [
             {
-                name: safe_cell(cell) if isinstance(cell, str) else cell
+                name: safe_cell(cell) if isinstance(cell, str) else _plain(cell)
                 for name, cell in record.items()
             }
             for record in records
         ]
     )
     return text.getvalue()
+
+
+def _plain(cell: object) -> object:
+    """A number that is only bounded as its upper end."""
+    return upper(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell
 
 
 _RENDERERS: Mapping[RankFormat, Callable[[Sequence[Ranked], RankOptions], str]] = {

@@ -26,7 +26,8 @@ def render_csv(analysis: Analysis, options: TableOptions | None = None) -> str:
     """The table as CSV by RFC 4180, with lines that end in a line feed alone.
 
     Units stand in the column names; an empty cell is unknown. `exactness` says "exact",
-    "at least" where a part of a group is unknown, "at most" where only bounds of a size are known.
+    "at least" where a part of a group is unknown, "at most" where only bounds of a size are known,
+    "per trip" where loops run nobody knows how often.
 
     Raises:
         UsageError: Ordering by time was asked for, but no device was given.
@@ -66,6 +67,8 @@ def _number(value: float | None) -> object:
 
 
 def _exactness(row: Row) -> str:
+    if row.is_per_trip:
+        return "per trip"
     if row.is_lower_bound:
         return "at least"
     counts = [getattr(row, field) for field in _COUNTS]

@@ -110,9 +110,10 @@ def totals(analysis: Analysis) -> list[Figure]:
     work = f"2·MACs + {units.count(upper(sums.flops) - 2 * upper(sums.macs))} others"
     if sums.transcendentals:
         work += f" ({units.count(upper(sums.transcendentals))} transcendental)"
+    once = _once(sums)
     figures = [
-        _work_figure("MACs", sums.macs, sums.macs_min, missing, _macs_note(sums)),
-        _work_figure("FLOPs", sums.flops, sums.flops_min, missing, work),
+        _work_figure("MACs", sums.macs, sums.macs_min, missing, _macs_note(sums), once),
+        _work_figure("FLOPs", sums.flops, sums.flops_min, missing, work, once),
         Figure(
             "parameters",
             units.count(sums.parameters),
@@ -139,9 +140,10 @@ def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
     """A table with one column a device: headers and rows."""
     results = analysis.rooflines
     expected = any(result.expected for result in results)
+    once = _once(analysis.totals)
     rows = [
         ["runtime", *(printable(result.runtime or result.plan.runtime) for result in results)],
-        ["latency", *(_latency(result) for result in results)],
+        ["latency", *(_latency(result) + once for result in results)],
         *([["roofline bound", *(_bound(result) for result in results)]] if expected else []),
         ["runs per second", *(_throughput(result) for result in results)],
     ]
@@ -208,7 +210,9 @@ def _unresolved_lines(analysis: Analysis) -> list[str]:
     ]
 
 
-def _work_figure(label: str, value: int, least: int, missing: bool, remark: str) -> Figure:
+def _work_figure(
+    label: str, value: int, least: int, missing: bool, remark: str, once: str
+) -> Figure:
     """A count that may be a bound: with nodes missing only its lower end holds."""
     shown = least if missing else value
     is_range = lower(value) != upper(value)
@@ -216,7 +220,7 @@ def _work_figure(label: str, value: int, least: int, missing: bool, remark: str)
     if at_most:
         remark = f"at least {units.count(least)}; {remark}" if remark else units.count(least)
     text = units.bounded(units.count(upper(shown)), at_least=missing, at_most=at_most)
-    return Figure(label, text, units.exact(upper(shown)), remark)
+    return Figure(label, text + once, units.exact(upper(shown)), remark)
 
 
 def _macs_note(sums: Totals) -> str:
@@ -263,25 +267,38 @@ def _traffic_figures(analysis: Analysis) -> list[Figure]:
     return [
         _bytes_figure(
             "traffic, node by node", before.traffic_bytes, before.is_lower_bound,
-            "every tensor once in, once out",
+            "every tensor once in, once out", _once(before),
         ),
-        _bytes_figure("traffic, fused", plan.traffic_bytes, plan.is_lower_bound, rules),
+        _bytes_figure(
+            "traffic, fused", plan.traffic_bytes, plan.is_lower_bound, rules, _once(before)
+        ),
     ]  # fmt: skip
 
 
-def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str) -> Figure:
+def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str, once: str) -> Figure:
     shown = lower(nbytes) if missing else upper(nbytes)
     at_most = lower(nbytes) != upper(nbytes) and not missing
     text = units.bounded(units.size(shown), at_least=missing, at_most=at_most)
-    return Figure(label, text, units.exact(shown), remark)
+    return Figure(label, text + once, units.exact(shown), remark)
 
 
 def _latency(result: RooflineResult) -> str:
     """What is expected of the runtime; a lower bound where no runtime was considered."""
+    at_least, at_most = _latency_bounds(result)
     text = units.duration(result.latency_seconds)
-    if result.expected and not result.is_lower_bound_of_plan:
-        return text
-    return text if result.at_upper_bounds else units.bounded(text, at_least=True)
+    return units.bounded(text, at_least=at_least, at_most=at_most)
+
+
+def _latency_bounds(result: RooflineResult) -> tuple[bool, bool]:
+    """(at least, at most): something is missing, or sizes were taken at their largest."""
+    is_missing = not result.expected or result.is_lower_bound_of_plan
+    at_largest = result.at_upper_bounds
+    return is_missing and not at_largest, at_largest and not is_missing
+
+
+def _once(sums: Totals) -> str:
+    """What stands behind figures of loops that run nobody knows how often."""
+    return " per trip" if sums.per_trip else ""
 
 
 def _bound(result: RooflineResult) -> str:
@@ -296,9 +313,8 @@ def _throughput(result: RooflineResult) -> str:
         return units.UNKNOWN
     per_second = 1 / result.latency_seconds
     text = units.significant(per_second) if per_second < 1000 else f"{per_second:,.0f}"
-    if result.expected and not result.is_lower_bound_of_plan:
-        return text
-    return text if result.at_upper_bounds else units.bounded(text, at_most=True)
+    slower, faster = _latency_bounds(result)
+    return units.bounded(text, at_least=faster, at_most=slower)
 
 
 def _achieved(result: RooflineResult) -> str:

@@ -76,6 +76,7 @@ class Row:
         weight_bytes: Bytes of the weights as stored.
         read_bytes, written_bytes: Traffic; by kernel after fusion, else before.
         is_lower_bound: Part of a group is not known, so its sums are "at least".
+        is_per_trip: Loops in it run nobody knows how often: one trip of each is counted.
         times: One per device, in the order of `Analysis.rooflines`.
     """
 
@@ -93,6 +94,7 @@ class Row:
     read_bytes: int | None
     written_bytes: int | None
     is_lower_bound: bool
+    is_per_trip: bool
     times: tuple[RowTime, ...]
 
     @property
@@ -200,8 +202,14 @@ def _kernel_row(kernel: Kernel, nodes: dict[int, NodeCost], times: tuple[RowTime
         read_bytes=kernel.read_bytes,
         written_bytes=kernel.written_bytes,
         is_lower_bound=False,
+        is_per_trip=any(map(_is_per_trip, inside)),
         times=times,
     )
+
+
+def _is_per_trip(node: NodeCost) -> bool:
+    """Whether a body in it, at any depth, runs nobody knows how often."""
+    return any(body.per_trip or any(map(_is_per_trip, body.cost.nodes)) for body in node.bodies)
 
 
 def _with_times(analysis: Analysis) -> list[tuple[NodeCost, tuple[RowTime, ...]]]:
@@ -242,6 +250,7 @@ def _node_row(node: NodeCost, times: tuple[RowTime, ...]) -> Row:
         read_bytes=None if None in reads else sum(part or 0 for part in reads),
         written_bytes=node.output_bytes,
         is_lower_bound=False,
+        is_per_trip=_is_per_trip(node),
         times=times,
     )
 
@@ -279,6 +288,7 @@ def _group_row(name: str, rows: list[Row]) -> Row:
         rule="",
         **sums,
         is_lower_bound=partial[0],
+        is_per_trip=any(row.is_per_trip for row in rows),
         times=tuple(
             _group_time(column) for column in zip(*(row.times for row in rows), strict=True)
         ),

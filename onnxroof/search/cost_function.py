@@ -287,5 +287,7 @@ def _refuse_gaps(analysis: Analysis) -> None:
     unknown = analysis.coverage.unknown
     reasons = [f"{name} ({count}×): {reason}" for name, (count, reason) in unknown.items()]
     reasons += [f"{item.tensor}: {item.reason}" for item in analysis.unresolved[:5]]
+    if analysis.totals.per_trip:
+        reasons.append("how often a loop runs is computed at run time: one trip would be counted")
     if reasons:
         raise UnsupportedOperatorError(tuple(unknown), reasons)

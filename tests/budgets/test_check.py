@@ -17,11 +17,12 @@ from onnxroof.budgets.read import read_budgets
 from onnxroof.budgets.records import Answer, Budget
 from onnxroof.budgets.render import CheckFormat, render
 from onnxroof.errors import UnknownDimensionError
+from tests.builders import model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnxroof.budgets.records import Check
+    from onnxroof.budgets.records import BudgetReport, Check
 
 LIMITS = {kind.key: kind for kind in KINDS}
 
@@ -37,6 +38,11 @@ def small() -> GraphBuilder:
 def checked(source: object, hardware: str = "", **limits: str) -> list[Check]:
     found = tuple(LIMITS[key].limit(text, key) for key, text in limits.items())
     return list(check_budgets(source, [Budget("b", hardware, found)]).checks)
+
+
+def check_budgets_of(text: str, **limits: str) -> list[BudgetReport]:
+    found = tuple(LIMITS[key].limit(given, key) for key, given in limits.items())
+    return [check_budgets(model(text), [Budget("b", "", found)])]
 
 
 def test_a_model_within_its_limits() -> None:
@@ -225,3 +231,48 @@ def test_limits_of_the_command_line_hold_on_each_device(tmp_path: Path) -> None:
 def test_what_cannot_be_checked_is_a_wrong_use(options: CheckOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         check_command(["model.onnx"], options)
+
+
+OPEN_LOOP = """agraph (float[8,8] x, int64 m) => (float[8,8] y) <bool yes = {1}> {
+    y = Loop(m, yes, x) <body = b (int64 i, bool go, float[8,8] h)
+        => (bool on, float[8,8] next) { on = Identity(go) next = MatMul(h, h) }> }"""
+"""8 · 8 · 8 = 512 MACs a trip, and m trips."""
+
+
+def test_what_a_loop_of_unknown_trips_costs_cannot_be_told() -> None:
+    macs, parameters = checked(model(OPEN_LOOP), max_macs="1M", max_params="1k")
+    assert (macs.answer, macs.value, macs.exactness) == (Answer.CANNOT_TELL, 512, "per trip")
+    assert "how often a loop runs" in macs.unknown[0]
+    assert parameters.answer is Answer.WITHIN
+    text = render(check_budgets_of(OPEN_LOOP, max_macs="1M"), CheckFormat.TEXT)
+    assert "512 MAC per trip" in text
+
+
+CHOICE = """agraph (bool c, float[2,8] x) => (float[2,8] y) {
+    y = If(c) <then_branch = t () => (float[2,8] a) { s = Transpose(x) p = MatMul(x, s)
+                                                      a = MatMul(p, x) },
+               else_branch = e () => (float[2,8] b) { b = Relu(x) }> }"""
+"""At most 2 · 2·8·2 = 64 MACs, 128 FLOPs; at least the 16 FLOPs of Relu."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "answer", "value", "exactness"),
+    [
+        ("200", Answer.WITHIN, 128, "at most"),
+        ("100", Answer.CANNOT_TELL, 128, "at most"),
+        ("8", Answer.EXCEEDS, 16, "at least"),
+    ],
+)
+def test_of_a_figure_with_two_ends_the_one_that_answers_is_shown(
+    limit: str, answer: Answer, value: int, exactness: str
+) -> None:
+    (check,) = checked(model(CHOICE), max_flops=limit)
+    assert (check.answer, check.value, check.exactness) == (answer, value, exactness)
+
+
+def test_the_excess_of_a_figure_with_two_ends_is_the_certain_one() -> None:
+    # At least 16 of 8: twice as much
+    (check,) = checked(model(CHOICE), max_flops="8")
+    assert check.excess == 1.0
+    text = render(check_budgets_of(CHOICE, max_flops="100"), CheckFormat.TEXT)
+    assert "at most 128 FLOP" in text

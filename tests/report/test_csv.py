@@ -56,3 +56,14 @@ def test_all_rows_are_written_unless_told_otherwise() -> None:
     found = analysis()
     assert len(rows_of(render_csv(found))) == 3
     assert len(rows_of(render_csv(found, TableOptions(top=1)))) == 1
+
+
+def test_a_loop_that_runs_nobody_knows_how_often_is_told_by_the_trip() -> None:
+    text = """agraph (float[2,4] x, int64 m) => (float[2,4] y) <bool yes = {1}> {
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[2,4] h)
+            => (bool on, float[2,4] next) { on = Identity(go) next = Relu(h) }> }"""
+    (loop,) = rows_of(render_csv(analysis(text)))
+    assert (loop["flops"], loop["exactness"]) == ("8", "per trip")
+    for by in (By.NODE, By.OP_TYPE):
+        (row,) = rows_of(render_csv(analysis(text), TableOptions(by=by)))
+        assert row["exactness"] == "per trip"

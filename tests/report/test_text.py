@@ -118,3 +118,22 @@ def test_a_hostile_name_can_neither_move_the_cursor_nor_add_lines() -> None:
 
 def test_the_same_model_gives_the_same_bytes() -> None:
     assert render_text(analysis(CHAIN, device())) == render_text(analysis(CHAIN, device()))
+
+
+def test_totals_of_a_loop_of_unknown_trips_are_those_of_a_trip() -> None:
+    loop = """agraph (float[2,2] x, int64 m) => (float[2,2] y) <bool yes = {1}> {
+        y = Loop(m, yes, x) <body = b (int64 i, bool go, float[2,2] h)
+            => (bool on, float[2,2] next) { on = Identity(go) next = MatMul(h, h) }> }"""
+    text = render_text(analysis(loop, device()))
+    # 2 · 2 · 2 MACs
+    assert line_with(text, "MACs") == "MACs 8 per trip 8 all fp32"
+    assert " per trip " in line_with(text, "traffic, fused")
+    assert line_with(text, "latency").endswith(" per trip")
+
+
+def test_a_time_at_the_largest_sizes_is_at_most_and_a_rate_at_least() -> None:
+    found = """agraph (float[64] x, float[64] v) => (float y) {
+        z = NonZero(x) t = Transpose(z) g = GatherND(v, t) y = Exp(g) }"""
+    text = render_text(analysis(found, device(runtime="onnxruntime")))
+    assert line_with(text, "latency").startswith("latency at most ")
+    assert line_with(text, "runs per second").startswith("runs per second at least ")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
 from onnxroof.compare.comparison import Change
+from onnxroof.metrics import exactness
 from onnxroof.report.grid import fit, markdown_grid, text_grid
 from onnxroof.report.render import DEFAULT_WIDTH
 from onnxroof.units import printable, shorten_all
@@ -135,7 +136,25 @@ def _main_bound(shares: Mapping[Bound, float]) -> str:
 
 def _figures(comparison: Comparison) -> Section:
     rows = [(change.metric.title, *_cells(change)) for change in comparison.figures]
-    return Section("Model", ("", "before", "after", "change"), rows, (1, 2, 3))
+    headers = ("", "before", "after", "change")
+    return Section("Model", headers, rows, (1, 2, 3), "\n".join(_said(comparison)))
+
+
+def _said(comparison: Comparison) -> list[str]:
+    """What the figures are where they are not exact, and what was assumed for either model."""
+    sides = {"before": comparison.before, "after": comparison.after}
+    kinds = {side: exactness(analysis) for side, analysis in sides.items()}
+    said = [f"{side}: figures are {kind}" for side, kind in kinds.items() if kind != "exact"]
+    common = set(comparison.before.assumptions).intersection(comparison.after.assumptions)
+    said += [
+        printable(f"assumed: {text}") for text in comparison.before.assumptions if text in common
+    ]
+    return said + [
+        printable(f"assumed {side}: {text}")
+        for side, analysis in sides.items()
+        for text in analysis.assumptions
+        if text not in common
+    ]
 
 
 def _cells(change: FigureChange) -> tuple[str, str, str]:
@@ -224,6 +243,11 @@ def as_json(comparison: Comparison) -> str:
         "before": comparison.before.model.path,
         "after": comparison.after.model.path,
         "hardware": devices,
+        "exactness": {"before": exactness(comparison.before), "after": exactness(comparison.after)},
+        "assumptions": {
+            "before": list(comparison.before.assumptions),
+            "after": list(comparison.after.assumptions),
+        },
         "figures": [
             {"metric": c.metric.name, "before": c.before, "after": c.after}
             for c in comparison.figures

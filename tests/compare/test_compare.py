@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,7 +12,11 @@ from onnxroof import GraphBuilder, UsageError, analyze
 from onnxroof.compare.command import CompareOptions, compare_command, parse_percent
 from onnxroof.compare.comparison import Change, compare
 from onnxroof.compare.match import Item, match
-from onnxroof.compare.render import CompareFormat
+from onnxroof.compare.render import CompareFormat, as_json, headline, render, sections
+from tests.builders import model
+
+if TYPE_CHECKING:
+    from onnxroof import Analysis
 
 
 def stack(widths: list[int], *, prefix: str = "layer", named: bool = True) -> GraphBuilder:
@@ -146,3 +151,22 @@ def test_a_kernel_that_fuses_more_is_the_same_kernel() -> None:
     (kernel,) = found.kernels
     assert kernel.change not in {Change.APPEARED, Change.VANISHED}
     assert kernel.op_type == "Conv+Relu → Conv+BatchNormalization+Relu"
+
+
+def test_what_the_figures_of_either_model_are_is_said() -> None:
+    # One trip of a loop against ten: 10 times the MACs, and yet nothing is known to have grown
+    def loop(trips: str) -> Analysis:
+        return analyze(
+            model(
+                f"""agraph (float[8,8] x, int64 n) => (float[8,8] y)
+                <bool yes = {{1}}, int64 ten = {{10}}> {{ y = Loop({trips}, yes, x)
+                <body = b (int64 i, bool go, float[8,8] h) => (bool on, float[8,8] next) {{
+                on = Identity(go) next = MatMul(h, h) }}> }}"""
+            )
+        )
+
+    found = compare(loop("n"), loop("ten"))
+    text = render(sections(found, 5), headline(found), markdown=False)
+    assert "before: figures are per trip" in text
+    assert "after: figures are" not in text
+    assert json.loads(as_json(found))["exactness"] == {"before": "per trip", "after": "exact"}

@@ -556,12 +556,15 @@ def compare(
     """
     from onnxroof.compare.command import CompareOptions, compare_command, parse_percent
     from onnxroof.compare.render import CompareFormat
-    from onnxroof.errors import UsageError
+    from onnxroof.errors import UsageError, about
 
     if len(models) > 2:
         raise UsageError(f"compare takes one or two models, got {len(models)}; see `onnxroof rank`")
     allowed = None if fail_above is None else parse_percent(fail_above, "--fail-above")
-    analyses = [_analysis(model, given) for model in models]
+    analyses = []
+    for model in models:
+        with about(model):
+            analyses.append(_analysis(model, given))
     options = CompareOptions(top, allowed, CompareFormat(format_), _width(output))
     text, code = compare_command(analyses, options)
     _write(text, output)

@@ -6,11 +6,12 @@ result. An error means that no honest answer exists for the input as given.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _LONGEST_NAME = 200
 """Names come from files; a longer one is cut in messages."""
@@ -37,6 +38,18 @@ class OnnxroofError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Errors travel between processes whatever their constructor takes."""
         return (_restored, (type(self), self.args, vars(self)))
+
+
+@contextmanager
+def about(path: str) -> Iterator[None]:
+    """Name the file in an error about one of several."""
+    try:
+        yield
+    except OnnxroofError as error:
+        text = str(error)
+        if path not in text:
+            error.args = (f"{quoted(path)}: {text}", *error.args[1:])
+        raise
 
 
 def _restored(

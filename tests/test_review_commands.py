@@ -171,3 +171,16 @@ def test_a_ranking_in_a_spreadsheet_holds_numbers(run: Callable[..., Run], tmp_p
     text = run("rank", str(tmp_path), "--by", "macs")[1]
     assert "at most 32.8 kMAC" in text
     assert "512 MAC per trip" in text
+
+
+@pytest.mark.parametrize("command", [("check", "--max-macs", "1G"), ("compare",)])
+def test_of_several_models_the_one_that_fails_is_named(
+    run: Callable[..., Run], folder: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    text = "agraph (float[2,n] x) => (float[2,n] y) { y = Relu(x) }"
+    onnx.save(model(text), tmp_path / "open.onnx")
+    code, _, err = run(
+        command[0], str(folder / "w8.onnx"), str(tmp_path / "open.onnx"), *command[1:]
+    )
+    assert code == 4
+    assert "open.onnx': free dimensions without a size: 'n'" in err

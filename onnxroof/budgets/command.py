@@ -9,7 +9,7 @@ from onnxroof.budgets.check import check_budgets
 from onnxroof.budgets.limits import KINDS
 from onnxroof.budgets.read import read_budgets
 from onnxroof.budgets.records import Budget
-from onnxroof.errors import UsageError
+from onnxroof.errors import UsageError, about
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,13 @@ def check_command(models: Sequence[str], options: CheckOptions) -> list[BudgetRe
     if not budgets:
         flags = ", ".join(kind.flag for kind in KINDS)
         raise UsageError(f"nothing to check: give --budget FILE or limits ({flags})")
-    return [check_budgets(model, budgets, options.operators) for model in models]
+    if len(models) == 1:
+        return [check_budgets(models[0], budgets, options.operators)]
+    reports: list[BudgetReport] = []
+    for model in models:
+        with about(model):
+            reports.append(check_budgets(model, budgets, options.operators))
+    return reports
 
 
 def _from_file(options: CheckOptions) -> tuple[Budget, ...]:

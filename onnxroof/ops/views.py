@@ -185,17 +185,15 @@ def squeeze_shape(call: OpCall) -> Sequence[TensorInfo]:
     An empty `axes` counts as absent, which is how runtimes read it.
     """
     shape = call.shape(0)
-    axes = call.ints_from("axes", 1, "axes")
+    axes = call.exact_ints_from("axes", 1, "axes")
     if not axes:
         call.note(
             "without axes its rank depends on which sizes are 1; bind every free dimension of "
             "its input to the size you will run"
         )
-        return [
-            call.input(0).like(
-                tuple(dim for dim in shape if dim != 1 or isinstance(dim, BoundedInt))
-            )
-        ]
+        if any(map(_may_be_one, shape)):
+            raise Undetermined("which sizes are 1, and so go, is known at run time only")
+        return [call.input(0).like(tuple(dim for dim in shape if lower(dim) != 1))]
     gone = set(normalize_axes(axes, len(shape)))
     for axis in gone:
         if shape[axis] != 1 and not _may_be_one(shape[axis]):
@@ -210,7 +208,7 @@ def _may_be_one(dim: int) -> bool:
 @shape_rule("Unsqueeze")
 def unsqueeze_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Axes of size 1 put in at positions of the output: attribute (opset < 13) or input."""
-    axes = call.ints_from("axes", 1, "axes")
+    axes = call.exact_ints_from("axes", 1, "axes")
     if axes is None:
         raise Impossible("no axes are given")
     return [call.input(0).like(_unsqueezed(call.shape(0), axes))]
@@ -226,7 +224,7 @@ def _unsqueezed(shape: Shape, axes: Shape) -> Shape:
 @shape_rule("ExpandDims", domain=MICROSOFT)
 def expand_dims_shape(call: OpCall) -> Sequence[TensorInfo]:
     """One axis of size 1 put in where the scalar input says."""
-    return [call.input(0).like(_unsqueezed(call.shape(0), call.ints(1, "the axis")))]
+    return [call.input(0).like(_unsqueezed(call.shape(0), call.exact_ints(1, "the axis")))]
 
 
 @value_rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")

@@ -150,7 +150,7 @@ def remove_padding_shape(call: OpCall) -> Sequence[TensorInfo]:
     x = call.input(0)
     batch, sequence, width = x.dims
     counts = call.value(1)
-    tokens = BoundedInt(upper(batch * sequence)) if counts is None else int(counts.sum())
+    tokens = BoundedInt(upper(batch * sequence)) if counts is None else sum(counts.ravel().tolist())
     return [
         x.like((tokens, width)),
         TensorInfo(DType.INT32, (batch, sequence)),

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from onnxroof.bounded import BoundedInt
+from onnxroof.bounded import BoundedInt, is_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -306,6 +306,23 @@ class OpCall:
             self.input(position)
             raise Undetermined(f"{what} (input {position}) is computed at run time")
         return tuple(value.ravel().tolist())
+
+    def exact_ints(self, position: int, what: str) -> Shape:
+        """As `ints`, for what must be known exactly: an axis lies between no two others.
+
+        Raises:
+            Undetermined: The value is not known, or by its bounds alone.
+        """
+        values = self.ints(position, what)
+        if not all(map(is_exact, values)):
+            raise Undetermined(f"{what} (input {position}) is computed at run time")
+        return values
+
+    def exact_ints_from(self, name: str, position: int, what: str) -> Shape | None:
+        """As `ints_from`, for what must be known exactly."""
+        if name in self.attributes or not self.has(position):
+            return self.ints_from(name, position, what)
+        return self.exact_ints(position, what)
 
     def ints_from(self, name: str, position: int, what: str) -> Shape | None:
         """A parameter that moved from an attribute to an input: whichever is given, or None."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.graph.types import DType
+from onnxroof.ops.arrays import has_bounds
 from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo
 from onnxroof.ops.element_types import dtype_attr
 from onnxroof.ops.geometry import broadcast, broadcast_at, normalize_axis
@@ -109,7 +110,8 @@ def cast_like_shape(call: OpCall) -> Sequence[TensorInfo]:
 @shape_rule("CumSum", "CumProd")
 def running_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Y has the type and shape of X; the axis must be one of X's."""
-    if call.value(1) is not None and call.input(0).shape is not None:
+    axis = call.value(1)
+    if axis is not None and not has_bounds(axis) and call.input(0).shape is not None:
         running_axis(call)
     return (call.input(0).like(),)
 
@@ -180,7 +182,8 @@ def running_cost(call: OpCall) -> OpCost:
         ONNX operator reference.
     """
     elements = call.output().elements
-    if call.value(1) is None:
+    axis = call.value(1)
+    if axis is None or has_bounds(axis):
         return OpCost(flops=elements, note="the axis is not known: one operation per element")
     length = call.shape(0)[running_axis(call)] if call.shape(0) else 1
     return OpCost(flops=elements - elements // length if length else 0)
@@ -188,7 +191,7 @@ def running_cost(call: OpCall) -> OpCost:
 
 def running_axis(call: OpCall) -> int:
     """The axis of CumSum and CumProd as a position (0 for a scalar)."""
-    return normalize_axis(call.ints(1, "the axis")[0], len(call.shape(0)) or 1)
+    return normalize_axis(call.exact_ints(1, "the axis")[0], len(call.shape(0)) or 1)
 
 
 def legacy_axis(call: OpCall) -> int | None:

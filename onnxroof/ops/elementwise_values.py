@@ -179,6 +179,8 @@ def running_value(call: OpCall) -> Sequence[Value | None]:
     target = NUMPY_TYPE.get(dtype) if dtype is not None else None
     if target is None or not value.ndim:
         return (None,)
+    if not value.size:
+        return (value,)
     axis = running_axis(call)
     summing = call.op_type == "CumSum"
     lines = np.flip(value, axis) if call.attr("reverse", 0) else value

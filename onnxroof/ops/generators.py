@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import is_exact, largest, upper
+from onnxroof.bounded import ends, is_exact, largest, upper
 from onnxroof.graph.types import Constant, DType
 from onnxroof.graph.values import NUMPY_TYPE
 from onnxroof.ops.arithmetic import is_bounded
@@ -94,7 +94,7 @@ def range_value(call: OpCall) -> Sequence[Value | None]:
 def _range_length(call: OpCall) -> int:
     start, limit, delta = _scalar(call, 0, "start"), _scalar(call, 1, "limit"), _delta(call)
     step = delta.item()
-    if step == 0:
+    if ends(step) == (0, 0):
         raise Impossible("delta must not be zero")
     if any(np.issubdtype(value.dtype, np.floating) for value in (start, limit, delta)):
         return max(math.ceil(float(np.subtract(limit, start)) / float(step)), 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, upper
+from onnxroof.bounded import BoundedInt, is_exact, upper
 from onnxroof.ops.call import FREE, Impossible, OpCost
 from onnxroof.ops.geometry import broadcast, normalize_axes, normalize_axis
 from onnxroof.ops.registry import (
@@ -138,7 +138,8 @@ def expand_value(call: OpCall) -> Sequence[Value | None]:
 @shape_rule("Tile")
 def tile_axis_shape(call: OpCall) -> Sequence[TensorInfo]:
     """One axis repeated, as before opset 6: inputs `tiles` and `axis` are scalars."""
-    shape, (times,), (axis,) = call.shape(0), call.ints(1, "tiles"), call.ints(2, "the axis")
+    shape, (times,) = call.shape(0), call.ints(1, "tiles")
+    (axis,) = call.exact_ints(2, "the axis")
     at = normalize_axis(int(axis), len(shape))
     return [call.input(0).like((*shape[:at], shape[at] * times, *shape[at + 1 :]))]
 
@@ -176,7 +177,7 @@ shape_rule("Trilu", domain=MICROSOFT)(same_shape)
 def trilu_value(call: OpCall) -> Sequence[Value | None]:
     """One triangle, zeros elsewhere; `k` shifts the diagonal."""
     value = call.value(0)
-    shift = call.ints(1, "k") if call.has(1) else (0,)
+    shift = call.exact_ints(1, "k") if call.has(1) else (0,)
     if value is None or value.dtype == object or len(shift) != 1:
         return [None]
     return [(np.triu if call.attr("upper", 1) else np.tril)(value, shift[0])]
@@ -206,7 +207,7 @@ def _from_image(call: OpCall, channels: int, height: int, width: int) -> Sequenc
 
 
 def _divided(size: int, divisor: int) -> int:
-    if not isinstance(size, BoundedInt) and size % divisor:
+    if is_exact(size) and is_exact(divisor) and size % divisor:
         raise Impossible(f"a size of {size} is not a multiple of {divisor}")
     return size // divisor
 

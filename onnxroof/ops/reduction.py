@@ -143,9 +143,10 @@ def _listed_axes(call: OpCall, rank: int) -> tuple[int, ...]:
     listed = call.input(1).shape
     if listed == (0,):
         return ()
-    if rank and listed == (rank,) and call.value(1) is None:
+    value = call.value(1)
+    if rank and listed == (rank,) and (value is None or is_bounded(value)):
         return tuple(range(rank))
-    return call.ints(1, "the axes")
+    return call.exact_ints(1, "the axes")
 
 
 def reduced_shape(call: OpCall) -> Shape:

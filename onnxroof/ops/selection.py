@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, ends, interval, is_exact, lower, smallest, upper
+from onnxroof.bounded import ends, interval, is_exact, lower, smallest, upper
 from onnxroof.graph.types import DType
-from onnxroof.ops.arrays import exact_ints, picked
+from onnxroof.ops.arrays import exact_ints, has_bounds, picked
 from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule, value_rule
@@ -85,35 +85,33 @@ def compress_shape(call: OpCall) -> Sequence[TensorInfo]:
     At most as many as the condition is long; exact when the condition is known.
     """
     shape, axis = call.shape(0), call.attributes.get("axis")
-    kept = _kept(call)
     if axis is None:
-        return [call.input(0).like((_no_more_than(kept, math.prod(shape)),))]
+        return [call.input(0).like((_kept(call, math.prod(shape)),))]
     at = normalize_axis(call.attr("axis", 0), len(shape))
-    return [call.input(0).like((*shape[:at], _no_more_than(kept, shape[at]), *shape[at + 1 :]))]
+    return [call.input(0).like((*shape[:at], _kept(call, shape[at]), *shape[at + 1 :]))]
 
 
-def _kept(call: OpCall) -> int:
+def _kept(call: OpCall, size: int) -> int:
+    """How many of so many slices are kept; what the condition says beyond them does not count."""
     condition = call.value(1)
-    if condition is not None:
-        return int(np.count_nonzero(condition))
-    length = call.input(1).shape
-    return interval(0, upper(length[0])) if length else BoundedInt(1 << 62)
-
-
-def _no_more_than(count: int, size: int) -> int:
-    return count if is_exact(count) else smallest(count, size)
+    if condition is None:
+        length = call.input(1).shape
+        return interval(0, min(upper(length[0]), upper(size)) if length else upper(size))
+    listed = [ends(item) for item in condition.ravel().tolist()]
+    surely = sum(low > 0 or high < 0 for low, high in listed[: lower(size)])
+    return interval(surely, sum(pair != (0, 0) for pair in listed[: upper(size)]))
 
 
 @value_rule("Compress")
 def compress_value(call: OpCall) -> Sequence[Value | None]:
     """The elements kept."""
     value, condition = call.value(0), call.value(1)
-    if value is None or condition is None:
+    if value is None or condition is None or has_bounds(condition):
         return [None]
-    kept = condition.ravel().nonzero()[0]
-    axis = call.attributes.get("axis")
-    source = value.ravel() if axis is None else value
-    return [picked(source.take(kept, 0 if axis is None else call.attr("axis", 0)), value)]
+    source = value.ravel() if "axis" not in call.attributes else value
+    axis = normalize_axis(call.attr("axis", 0), source.ndim)
+    kept = condition.ravel()[: source.shape[axis]].nonzero()[0]
+    return [picked(source.take(kept, axis), value)]
 
 
 @cost_rule("Compress")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, interval, is_exact, lower, upper
+from onnxroof.bounded import BoundedInt, interval, is_exact, largest, lower, upper
 from onnxroof.graph.types import DTYPE_BY_CODE, DType, ValueType
+from onnxroof.ops.arrays import has_bounds
 from onnxroof.ops.call import Impossible, TensorInfo, Undetermined, no_traffic, no_work
+from onnxroof.ops.checks import can_be_equal
 from onnxroof.ops.geometry import ceil_div, normalize_axis
 from onnxroof.ops.registry import cost_rule, declare, shape_rule, value_rule
 
@@ -65,6 +67,8 @@ def _sequence(call: OpCall, position: int = 0) -> TensorInfo:
     info = call.input(position)
     if info.kind == "optional" and info.element is not None:
         info = info.element
+    if info.kind == "tensor" and info.dtype is None and info.shape is None:
+        raise Undetermined(f"what input {position} holds is not known")
     if info.kind != "sequence":
         raise Impossible(f"input {position} should be a sequence, it is {info!r}")
     return info
@@ -73,7 +77,7 @@ def _sequence(call: OpCall, position: int = 0) -> TensorInfo:
 def _index(call: OpCall, position: int, length: int, *, insert: bool = False) -> int | None:
     """The constant index as a position, or None when the run decides."""
     value = call.value(position)
-    if value is None:
+    if value is None or has_bounds(value):
         return None
     index: int = value.ravel().tolist()[0]
     last = length if insert else length - 1
@@ -135,7 +139,7 @@ def sequence_at_shape(call: OpCall) -> Sequence[TensorInfo]:
     if sequence.items is not None:
         index = _index(call, 1, len(sequence.items))
         if index is not None:
-            return [sequence.items[index].like()]
+            return [sequence.items[index].like(sequence.items[index].dims)]
     element = sequence.element
     if element is None or element.shape is None:
         raise Undetermined("which element of the sequence is taken is known at run time only")
@@ -178,6 +182,8 @@ cost_rule(
 def split_to_sequence_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Pieces of the given sizes, of one given size (the last smaller), or of 1 each."""
     x = call.input(0)
+    if x.shape is None:
+        return [unknown_length(TensorInfo(x.dtype, None))]
     axis = normalize_axis(call.attr("axis", 0), x.rank)
     size = x.dims[axis]
 
@@ -192,9 +198,9 @@ def split_to_sequence_shape(call: OpCall) -> Sequence[TensorInfo]:
         return [unknown_length(piece(BoundedInt(upper(size))))]
     if split.ndim == 0:
         return [_chunks(piece, size, split.tolist())]
-    sizes = split.tolist()
-    if is_exact(size) and sum(sizes) != size:
-        raise Impossible(f"pieces of {sizes} do not add up to {size} along axis {axis}")
+    sizes = [largest(length, 0) if lower(length) < 0 else length for length in split.tolist()]
+    if min(map(upper, split.tolist()), default=0) < 0 or not can_be_equal(sum(sizes), size):
+        raise Impossible(f"pieces of {split.tolist()} do not add up to {size} along axis {axis}")
     return [sequence_of(tuple(piece(length) for length in sizes))]
 
 
@@ -206,11 +212,12 @@ def _repeated(one: TensorInfo, count: int) -> TensorInfo:
 
 def _chunks(piece: Callable[[int], TensorInfo], size: int, chunk: int) -> TensorInfo:
     """Pieces of one size, the last with what remains."""
-    if chunk < 1:
+    if upper(chunk) < 1:
         raise Impossible(f"the size of a piece must be positive, got {chunk}")
+    if not is_exact(size) or not is_exact(chunk):
+        most = min(upper(chunk), upper(size))
+        return unknown_length(piece(interval(min(1, lower(size)), most)))
     whole = piece(chunk)
-    if not is_exact(size):
-        return unknown_length(piece(BoundedInt(min(chunk, upper(size)), min(1, lower(size)))))
     count, rest = ceil_div(size, chunk), size % chunk
     if count > MOST_ITEMS:
         return unknown_length(whole if not rest else piece(BoundedInt(chunk, rest)))

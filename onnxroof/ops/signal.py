@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import lower, smallest, upper
+from onnxroof.bounded import largest, lower, smallest, upper
 from onnxroof.ops.call import Impossible, OpCost
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
@@ -50,7 +50,7 @@ def _dft_axis_and_length(call: OpCall) -> tuple[int, int]:
     if x.rank < 2:
         raise Impossible("the input needs a signal axis and a last axis of real and imaginary part")
     if call.has(2):
-        (axis,) = call.ints(2, "the axis")
+        (axis,) = call.exact_ints(2, "the axis")
     else:
         axis = call.attr("axis", 1) if call.opset < 20 else -2
     axis = normalize_axis(axis, x.rank)
@@ -112,10 +112,11 @@ def _frames(call: OpCall) -> tuple[int, int]:
         (length,) = call.ints(3, "the frame length")
     else:
         length = call.shape(2)[0] if call.has(2) else signal[1]
-    if lower(step) < 1:
+    if upper(step) < 1:
         raise Impossible(f"the frame step must be positive, got {step}")
     if lower(length) > upper(signal[1]):
         raise Impossible(f"a frame of {length} is longer than the signal of {signal[1]}")
+    step = largest(step, 1) if lower(step) < 1 else step
     return (signal[1] - length) // step + 1, length
 
 

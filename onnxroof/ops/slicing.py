@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import BoundedInt, ends, interval, largest, lower, upper
+from onnxroof.bounded import BoundedInt, ends, interval, is_exact, largest, lower, upper
 from onnxroof.ops.arrays import picked
 from onnxroof.ops.call import FREE, Impossible, OpCost, Undetermined
 from onnxroof.ops.geometry import ceil_div, normalize_axes, normalize_axis
@@ -117,7 +117,7 @@ def split_value(call: OpCall) -> Sequence[Value | None]:
 
 
 def _slice_axes(call: OpCall, rank: int, count: int) -> Shape:
-    axes = call.ints_from("axes", 3, "axes")
+    axes = call.exact_ints_from("axes", 3, "axes")
     if axes is None:
         axes = tuple(range(count))
     if len(axes) != count:
@@ -137,7 +137,7 @@ def _slices(call: OpCall, rank: int) -> list[tuple[int, int, int, int]]:
         raise Impossible(f"starts {starts} and ends {stops} do not belong together")
     axes = _slice_axes(call, rank, len(starts))
     steps = call.ints(4, "steps") if call.has(4) else (1,) * len(starts)
-    if len(steps) != len(starts) or 0 in steps:
+    if len(steps) != len(starts) or any(ends(step) == (0, 0) for step in steps):
         raise Impossible(f"steps {list(steps)} do not fit starts {list(starts)}")
     return list(zip(axes, starts, stops, steps, strict=True))
 
@@ -210,7 +210,9 @@ def _at_most(call: OpCall, shape: list[int]) -> Shape:
         count = call.input(1).shape
         touched = range(count[0]) if count else touched
     elif call.value(3) is not None:
-        touched = normalize_axes(call.ints(3, "axes"), len(shape))
+        axes = call.ints(3, "axes")
+        if all(map(is_exact, axes)):
+            touched = normalize_axes(axes, len(shape))
     return tuple(
         interval(0, upper(dim)) if axis in touched else dim for axis, dim in enumerate(shape)
     )
@@ -254,7 +256,7 @@ def crop_shape(call: OpCall) -> Sequence[TensorInfo]:
 def _pads(call: OpCall, rank: int) -> list[tuple[int, int]]:
     """(begin, end) for every axis; negative pads cut off."""
     pads = call.ints_attr("paddings") or call.ints_from("pads", 1, "pads")
-    axes = call.ints(3, "axes") if call.has(3) else tuple(range(rank))
+    axes = call.exact_ints(3, "axes") if call.has(3) else tuple(range(rank))
     if pads is None or len(pads) != 2 * len(axes):
         raise Impossible(f"pads {pads} do not fit {len(axes)} axes")
     both = [(0, 0)] * rank

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import BoundedInt, upper
+from onnxroof.bounded import BoundedInt, interval, is_exact, largest, lower, upper
 from onnxroof.graph.types import DType
 from onnxroof.ops.arrays import int_scalar, int_vector
 from onnxroof.ops.call import Impossible, TensorInfo, Undetermined, no_traffic
@@ -45,6 +45,14 @@ def reshape_shape(call: OpCall) -> Sequence[TensorInfo]:
     _refuse_bad_target(target, literal_zero=literal_zero)
     if 0 in target and not literal_zero:
         target = _with_copied(target, call.shape(0))
+    if any(_may_be_special(size, literal_zero=literal_zero) for size in target):
+        source = call.shape(0)
+        target = tuple(
+            _all_it_can_mean(axis, source, target, literal_zero=literal_zero)
+            if _may_be_special(size, literal_zero=literal_zero)
+            else size
+            for axis, size in enumerate(target)
+        )
     data = call.input(0)
     if data.shape is None:
         if -1 in target:
@@ -72,6 +80,46 @@ def _with_copied(target: Shape, source: Shape) -> Shape:
         source[axis] if size == 0 and not isinstance(size, BoundedInt) else size
         for axis, size in enumerate(target)
     )
+
+
+def _may_be_special(size: int, *, literal_zero: bool) -> bool:
+    """Whether a bounded size can be the 0 that copies or the −1 that takes what is left."""
+    return isinstance(size, BoundedInt) and size.low < (0 if literal_zero else 1)
+
+
+def _all_it_can_mean(axis: int, source: Shape, target: Shape, *, literal_zero: bool) -> int:
+    """Bounds of the size that a bounded element leads to, which may be 0 or −1 at run time.
+
+    It stays what it is where a 0 could copy nothing but a size of 0, or not be at all.
+    """
+    size = target[axis]
+    copies = not literal_zero and axis < len(source) and not _copies_zero(axis, source, target)
+    infers = lower(size) < 0 and not any(other == -1 for other in target if is_exact(other))
+    if not copies and not infers:
+        return largest(size, 0) if lower(size) < 0 else size
+    meanings = [interval(max(lower(size), 0), max(upper(size), 0))]
+    if copies:
+        one = max(lower(size), 1)
+        meanings = [interval(one, upper(size))] if upper(size) >= one else []
+        meanings.append(source[axis])
+    if infers:
+        others = (*target[:axis], *target[axis + 1 :])
+        fewest = math.prod(max(lower(other), 1) for other in others)
+        meanings.append(interval(0, upper(math.prod(source)) // fewest))
+    return interval(min(map(lower, meanings)), max(map(upper, meanings)))
+
+
+def _copies_zero(axis: int, source: Shape, target: Shape) -> bool:
+    """Whether the size that a 0 copies is 0 itself: the same size, or else the rest differs.
+
+    With D the size copied, D · (other sizes of the source) = D · (other sizes of the target).
+    """
+    size = target[axis]
+    if isinstance(size, BoundedInt) and _is_same(size, source[axis]):
+        return True
+    others = (*target[:axis], *target[axis + 1 :])
+    have, want = math.prod((*source[:axis], *source[axis + 1 :])), math.prod(others)
+    return -1 not in others and is_exact(have) and is_exact(want) and have != want
 
 
 def _resolved(source: Shape, target: Shape) -> Shape:
@@ -137,17 +185,15 @@ def squeeze_shape(call: OpCall) -> Sequence[TensorInfo]:
     An empty `axes` counts as absent, which is how runtimes read it.
     """
     shape = call.shape(0)
-    axes = call.ints_from("axes", 1, "axes")
+    axes = call.exact_ints_from("axes", 1, "axes")
     if not axes:
         call.note(
             "without axes its rank depends on which sizes are 1; bind every free dimension of "
             "its input to the size you will run"
         )
-        return [
-            call.input(0).like(
-                tuple(dim for dim in shape if dim != 1 or isinstance(dim, BoundedInt))
-            )
-        ]
+        if any(map(_may_be_one, shape)):
+            raise Undetermined("which sizes are 1, and so go, is known at run time only")
+        return [call.input(0).like(tuple(dim for dim in shape if lower(dim) != 1))]
     gone = set(normalize_axes(axes, len(shape)))
     for axis in gone:
         if shape[axis] != 1 and not _may_be_one(shape[axis]):
@@ -162,7 +208,7 @@ def _may_be_one(dim: int) -> bool:
 @shape_rule("Unsqueeze")
 def unsqueeze_shape(call: OpCall) -> Sequence[TensorInfo]:
     """Axes of size 1 put in at positions of the output: attribute (opset < 13) or input."""
-    axes = call.ints_from("axes", 1, "axes")
+    axes = call.exact_ints_from("axes", 1, "axes")
     if axes is None:
         raise Impossible("no axes are given")
     return [call.input(0).like(_unsqueezed(call.shape(0), axes))]
@@ -178,7 +224,7 @@ def _unsqueezed(shape: Shape, axes: Shape) -> Shape:
 @shape_rule("ExpandDims", domain=MICROSOFT)
 def expand_dims_shape(call: OpCall) -> Sequence[TensorInfo]:
     """One axis of size 1 put in where the scalar input says."""
-    return [call.input(0).like(_unsqueezed(call.shape(0), call.ints(1, "the axis")))]
+    return [call.input(0).like(_unsqueezed(call.shape(0), call.exact_ints(1, "the axis")))]
 
 
 @value_rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")

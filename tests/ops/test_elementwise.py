@@ -318,3 +318,12 @@ def test_a_comparison_the_bounds_decide_has_a_value() -> None:
 def test_a_comparison_the_bounds_leave_open_has_none() -> None:
     text = f"{FOUND} {constant('int64', '4', 'b')} y = Equal(c, b)"
     assert shaped(graph("float[2,3] x", text))[0].tensors["y"].value is None
+
+
+@pytest.mark.parametrize("attributes", ["", "<exclusive = 1>", "<exclusive = 1, reverse = 1>"])
+def test_a_running_sum_of_nothing_is_nothing(attributes: str) -> None:
+    text = f"""g (int64[2] x) => (y) <int64[0] v = {{}}, int64 axis = {{0}}> {{
+        w = CumSum {attributes} (v, axis)  y = Concat <axis = 0> (w, x) }}"""
+    graph_, findings = shaped(text)
+    assert findings.problems == ()
+    assert graph_.tensors["y"].shape == (2,)  # 0 + 2

@@ -185,3 +185,20 @@ def test_a_warping_path_is_as_long_as_the_longer_side_at_least() -> None:
     graph, _ = shaped(text, opsets={"com.microsoft": 1})
     rows, length = graph.tensors["y"].dims
     assert (rows, lower(length), upper(length)) == (2, 6, 4 + 6 - 1)
+
+
+def test_a_condition_longer_than_the_axis_keeps_no_more_than_there_is() -> None:
+    # 1 1 1 0 | 1 1: of 4 elements 3 are kept, as onnxruntime does
+    text = """g (float[4] x) => (float[n] y) <int64[6] c = {1, 1, 1, 0, 1, 1}> {
+        b = Cast <to = 9> (c)  y = Compress <axis = 0> (x, b) }"""
+    assert shapes_of(text)["y"] == (3,)
+
+
+def test_a_condition_over_a_size_known_by_its_bounds_keeps_what_it_says_of_its_beginning() -> None:
+    # n of at most 4 rows: none for n = 0, 1 0 1 1 keeps 3 of 4
+    text = """g (float[4] x) => (int64[n,1] y) <int64[5] c = {1, 0, 1, 1, 1}> {
+        b = Cast <to = 9> (c)  nz = NonZero (x)  t = Transpose (nz)
+        y = Compress <axis = 0> (t, b) }"""
+    shape = shapes_of(text)["y"]
+    assert shape is not None
+    assert ends(shape[0]) == (0, 3)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxroof.bounded import lower
+from onnxroof.bounded import ends, lower
 from onnxroof.cost import Status
 from onnxroof.graph.types import DType
 from tests.builders import cost_of, costs, problem_of, shaped, shapes_of
@@ -193,3 +193,64 @@ def test_optionals_of_equal_type_hold_values_of_their_own() -> None:
     found = shapes_of(text)
     assert found["z"] in (None, (3,))
     assert found["y"] in (None, (5,))
+
+
+COUNT = "nz = NonZero(x) s = Shape <start = 1>(nz)"
+"""s is the number of non-zero elements of x."""
+
+
+def test_chunks_of_a_size_known_by_its_bounds_are_of_unknown_number() -> None:
+    # 12 in chunks of 2 to 4: 6 to 3 pieces of at most 4
+    text = graph(
+        "float[2] x, float[12] d, int64 i",
+        f"{COUNT} t = Add(s, two) c = Squeeze(t) q = SplitToSequence(d, c) "
+        "n = SequenceLength(q) y = SequenceAt(q, i)",
+        "int64[1] two = {2}",
+    )
+    found, _ = shaped(text)
+    assert found.tensors["n"].value is None
+    assert ends(found.tensors["y"].dims[0]) == (1, 4)
+
+
+def test_pieces_known_by_their_bounds_are_refused_only_where_they_cannot_add_up() -> None:
+    # n and 12 − n with n ≤ 2: between 0 + 10 and 2 + 12; as pieces of 15 at least 1 is missing
+    body = (
+        f"{COUNT} r = Sub(twelve, s) p = Concat <axis = 0>(s, r) q = SplitToSequence(d, p) "
+        "y = SequenceAt(q, zero)"
+    )
+    constants = "int64[1] twelve = {12}, int64 zero = {0}"
+    fits = graph("float[2] x, float[12] d", body, constants)
+    shape = shapes_of(fits)["y"]
+    assert shape is not None
+    assert ends(shape[0]) == (0, 2)
+    assert "add up to 15" in problem_of(graph("float[2] x, float[15] d", body, constants))
+
+
+def test_an_index_known_by_its_bounds_may_be_any() -> None:
+    text = graph(
+        "float[1] x, float[2] a, float[3] b",
+        f"{COUNT} i = Squeeze(s) q = SequenceConstruct(a, b) y = SequenceAt(q, i)",
+    )
+    shape = shapes_of(text)["y"]
+    assert shape is not None
+    assert ends(shape[0]) == (2, 3)
+
+
+def test_a_tensor_of_unknown_size_is_cut_into_a_sequence_of_unknown_elements() -> None:
+    text = graph(
+        "float[1] x",
+        "e = Exp(x) k = Cast <to = 7>(e) v = ConstantOfShape(k) q = SplitToSequence(v, two) "
+        "n = SequenceLength(q) y = ConcatFromSequence <axis = 0>(q)",
+        "int64 two = {2}",
+    )
+    found, findings = shaped(text)
+    assert findings.problems == ()
+    assert found.tensors["q"].kind == "sequence"
+    assert found.tensors["n"].shape == ()
+
+
+def test_what_may_be_a_sequence_is_not_refused_as_one() -> None:
+    text = graph("float[2] x", "q = some.Thing(x) y = SequenceLength(q)")
+    _, findings = shaped(text, opsets={"some": 1})
+    assert findings.problems == ()
+    assert "not known" in findings.unresolved[-1].reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onnxroof.bounded import ends
 from tests.builders import cost_of, problem_of, shaped, shapes_of
 
 
@@ -174,3 +175,59 @@ def test_expand_dims_puts_one_axis_in() -> None:
     text = """g (float[2,3] x) => (float y) {
         a = Constant <value = int32 {-1}> ()  y = com.microsoft.ExpandDims (x, a) }"""
     assert shapes_of(text, opsets={"com.microsoft": 1})["y"] == (2, 3, 1)
+
+
+def reshape_by_count(source: str, first: str, rest: str = "", attributes: str = "") -> str:
+    """`source` under a shape that is `first`, computed from n ≤ 1 elements found, then `rest`."""
+    return f"""g (float[{source}] d, float[1] x) => (float y) {{
+        nz = NonZero (x)  s = Shape <start = 1> (nz)  one = Constant <value_ints = [1]> ()
+        rest = Constant <value_ints = [{rest}]> ()  first = {first}
+        t = Concat <axis = 0> (first, rest)  y = Reshape {attributes} (d, t) }}"""
+
+
+def bounds_of_reshape(text: str) -> list[tuple[int, int]]:
+    shape = shapes_of(text)["y"]
+    assert shape is not None
+    return [ends(size) for size in shape]
+
+
+def test_a_size_that_may_be_0_at_run_time_may_copy_the_size_of_the_input() -> None:
+    # n = 0 copies the 4 of 4×3, n = 1 is a size of 1
+    text = reshape_by_count("4,3", "Identity (s)", "3")
+    assert bounds_of_reshape(text) == [(1, 4), (3, 3)]
+
+
+def test_with_allowzero_a_size_that_may_be_0_at_run_time_copies_nothing() -> None:
+    text = reshape_by_count("4,3", "Identity (s)", "3", "<allowzero = 1>")
+    assert bounds_of_reshape(text) == [(0, 1), (3, 3)]
+
+
+def test_a_size_that_may_be_minus_1_at_run_time_may_be_what_is_left() -> None:
+    # n − 1 is −1 or 0: at −1 the 4 · 3 elements over 6 leave 2, at 0 the 4 is copied
+    text = reshape_by_count("4,3", "Sub (s, one)", "6")
+    (first, second) = bounds_of_reshape(text)
+    assert first[0] <= 2 <= first[1]
+    assert first[1] <= 4
+    assert second == (6, 6)
+
+
+def test_a_size_that_copies_itself_where_it_is_0_stays_the_same_size() -> None:
+    # [n, 6] as [n, 2, 3]: a 0 copies n, which is then 0
+    text = """g (float[9] x) => (float y) {
+        nz = NonZero (x)  t = Transpose (nz)  six = Constant <value_ints = [1,6]> ()
+        d = Tile (t, six)  n = Shape <end = 1> (d)  rest = Constant <value_ints = [2,3]> ()
+        s = Concat <axis = 0> (n, rest)  y = Reshape (d, s) }"""
+    graph, _ = shaped(text)
+    size = graph.tensors["y"].dims[0]
+    assert (str(size), ends(size)) == ("nz.1≤9", (0, 9))
+
+
+def test_a_0_that_can_copy_nothing_but_0_stays_the_same_size() -> None:
+    # [3n, 2] as [n, 6]: copying D gives 2D = 6D elements, so D is 0
+    text = """g (float[9] x) => (float y) {
+        nz = NonZero (x)  t = Transpose (nz)  repeats = Constant <value_ints = [3,2]> ()
+        d = Tile (t, repeats)  n = Shape <end = 1> (t)  rest = Constant <value_ints = [6]> ()
+        s = Concat <axis = 0> (n, rest)  y = Reshape (d, s) }"""
+    graph, _ = shaped(text)
+    size = graph.tensors["y"].dims[0]
+    assert (str(size), ends(size)) == ("nz.1≤9", (0, 9))

@@ -22,7 +22,7 @@ from onnxroof.latency.predict import Predictor
 from onnxroof.latency.runtime_read import load_runtime
 from onnxroof.memory import plan_memory
 from onnxroof.open_shapes import bound
-from onnxroof.plugins import read_operators
+from onnxroof.plugins import read_operators, unmatched
 from onnxroof.roofline import apply_roofline
 from onnxroof.shapes import Memo, infer_shapes
 
@@ -117,7 +117,14 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
             for profile, run in zip(profiles, runs, strict=True)
         ]
     )
-    said = (*model.assumptions, *bindings.assumptions, *findings.assumptions, *cost.assumptions)
+    missed = () if operators is None else unmatched(memo.registry, model.graph)
+    said = (
+        *model.assumptions,
+        *bindings.assumptions,
+        *findings.assumptions,
+        *cost.assumptions,
+        *missed,
+    )
     return Analysis(
         model=model,
         inputs={item.name: shaped.tensors[item.name] for item in model.graph.inputs},

@@ -29,9 +29,9 @@ from onnxroof.ops.expressions import Expression
 from onnxroof.ops.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from onnxroof.graph.types import DType
+    from onnxroof.graph.types import DType, Graph, Node
     from onnxroof.hardware.strict_yaml import Value
     from onnxroof.ops.registry import CostRule, ShapeRule
 
@@ -103,6 +103,35 @@ def read_operators(path: str | os.PathLike[str]) -> Registry:
     return registry
 
 
+def unmatched(registry: Registry, graph: Graph) -> tuple[str, ...]:
+    """A sentence for every operator of a YAML file of which the graph has no node."""
+    nodes = {(node.domain, node.op_type) for node in _all_nodes(graph)}
+    return tuple(
+        f"the operators file describes {_full_name(operator.domain, operator.op_type)}, of which"
+        f" the model has no node{_elsewhere(operator.op_type, nodes)}"
+        for operator in registry
+        if operator.source == "YAML" and (operator.domain, operator.op_type) not in nodes
+    )
+
+
+def _all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of all bodies in it."""
+    for node in graph.nodes:
+        yield node
+        for _, body in node.subgraphs:
+            yield from _all_nodes(body)
+
+
+def _full_name(domain: str, op_type: str) -> str:
+    return f"{domain or 'ai.onnx'}.{op_type}"
+
+
+def _elsewhere(op_type: str, nodes: set[tuple[str, str]]) -> str:
+    """Where the model has an operator of that name, for a domain that was misspelt."""
+    found = sorted(_full_name(domain, name) for domain, name in nodes if name == op_type)
+    return f"; it has {', '.join(found)}" if found else ""
+
+
 def _add(registry: Registry, entry: Value) -> None:
     if not isinstance(entry, dict):
         raise UsageError("must be a mapping with domain, op_type, outputs, flops")
@@ -112,6 +141,7 @@ def _add(registry: Registry, entry: Value) -> None:
     domain, op_type = entry.get("domain", ""), entry.get("op_type")
     if not isinstance(domain, str) or not isinstance(op_type, str) or not op_type:
         raise UsageError("domain and op_type must be text")
+    domain = "" if domain == "ai.onnx" else domain
     outputs = entry.get("outputs")
     if not isinstance(outputs, list) or not all(isinstance(text, str) for text in outputs):
         raise UsageError('outputs must be a list of texts, one shape per output: ["x0[0], 8"]')
@@ -125,7 +155,7 @@ def _add(registry: Registry, entry: Value) -> None:
     registry.set_traits(domain, op_type, source="YAML", control=tuple(control))
     target = registry.entry(domain, op_type)
     if target.shape_rules:
-        raise UsageError(f"{domain}.{op_type} is described twice")
+        raise UsageError(f"{_full_name(domain, op_type)} is described twice")
     target.shape_rules[1] = shape
     target.cost_rules[1] = cost
 
@@ -203,7 +233,7 @@ class _ShapeRule:
 
 
 class _CostRule:
-    """Work and traffic by expressions; flops are at least 2·macs unless given."""
+    """Work and traffic by expressions."""
 
     def __init__(self, formulas: Mapping[str, Expression]) -> None:
         self.formulas = formulas

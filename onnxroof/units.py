@@ -13,7 +13,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 UNKNOWN = "?"
 """How a value that is not known is written."""
@@ -161,36 +161,81 @@ def shorten_all(names: Sequence[str], width: int) -> list[str]:
     """Every name cut by `shorten`, but so that different names stay different where they can.
 
     Names that would look the same keep, besides their end, the path components in which they
-    differ: "…/layer.0/…/MatMul" and "…/layer.1/…/MatMul".
+    differ: "…/layer.0/…/MatMul" and "…/layer.1/…/MatMul". Where that is too long, or they differ
+    inside a component, they begin where they differ.
     """
     cut = {name: shorten(name, width) for name in names}
-    alike: dict[str, list[str]] = {}
-    for name, short in cut.items():
-        alike.setdefault(short, []).append(name)
-    for group in alike.values():
-        if len(group) > 1:
+    groups = _alike(cut)
+    while groups:
+        for group in groups:
             cut.update(zip(group, _kept_apart(group, width), strict=True))
+        merged = _merged([*groups, *_alike(cut)], cut)
+        if merged == groups:
+            break
+        groups = merged
+    for group in _alike(cut):
+        cut.update(_from_difference(group, width))
     return [cut[name] for name in names]
 
 
+def _alike(cut: Mapping[str, str]) -> list[list[str]]:
+    """The names that would look the same, a list for each look."""
+    groups: dict[str, list[str]] = {}
+    for name, short in cut.items():
+        groups.setdefault(short, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _merged(groups: Sequence[Sequence[str]], names: Iterable[str]) -> list[list[str]]:
+    """Groups with a name in common put together; all in the order of the names."""
+    place = {name: at for at, name in enumerate(names)}
+    merged: list[set[str]] = []
+    for group in groups:
+        apart = [other for other in merged if other.isdisjoint(group)]
+        merged = [*apart, set(group).union(*(o for o in merged if not o.isdisjoint(group)))]
+    ordered = [sorted(group, key=place.__getitem__) for group in merged]
+    return sorted(ordered, key=lambda group: place[group[0]])
+
+
 def _kept_apart(names: Sequence[str], width: int) -> list[str]:
+    """Each name's last component, and the fewest before it that tell the names apart."""
     paths = [name.split("/") for name in names]
-    common = min(map(len, paths)) - 1
-    differing = [place for place in range(common) if len({path[place] for path in paths}) > 1]
-    return [
-        _with_gaps(path, [*differing, len(path) - 1], width) if differing else shorten(name, width)
-        for name, path in zip(names, paths, strict=True)
-    ]
+    deepest = max(map(len, paths))
+    padded = [[*path[:-1], *[""] * (deepest - len(path)), path[-1]] for path in paths]
+    kept = [deepest - 1]
+
+    def looks(place: int) -> int:
+        return len({tuple(path[at] for at in (*kept, place)) for path in padded})
+
+    while (best := max(range(deepest), key=looks)) not in kept and looks(best) > looks(kept[0]):
+        kept.append(best)
+    if len(kept) == 1:
+        return [shorten(name, width) for name in names]
+    return [_with_gaps(path, sorted(kept), width) for path in padded]
 
 
 def _with_gaps(path: Sequence[str], kept: Sequence[int], width: int) -> str:
     """Some components of a path, with a mark for what is left out; the last may be cut."""
     text, before = "", -1
     for place in kept:
-        joint = "/" if place == before + 1 else f"/{_CUT}/"
+        if not path[place] and place:
+            continue
+        joint = "/" if not any(path[before + 1 : place]) and before >= 0 else f"/{_CUT}/"
         text += (joint if text or place == 0 else f"{_CUT}/") + path[place]
         before = place
     return truncate(text, width)
+
+
+def _from_difference(names: Sequence[str], width: int) -> dict[str, str]:
+    """Names that begin where they first differ, as far as the width goes."""
+    first, last = min(names), max(names)
+    alike = zip(first, last, strict=False)
+    start = next((at for at, (one, two) in enumerate(alike) if one != two), len(first))
+    cut = {name: truncate((_CUT if start else "") + name[start:], width) for name in names}
+    for group in _alike(cut):
+        if len(group) < len(names):
+            cut.update(_from_difference(group, width))
+    return cut
 
 
 def truncate(text: str, width: int) -> str:

@@ -247,6 +247,52 @@ def test_nothing_is_negative(fields: str, tmp_path: Path) -> None:
     assert "negative" in node.note
 
 
+def test_fewer_flops_than_two_a_multiply_accumulate_are_refused_for_their_node(
+    tmp_path: Path,
+) -> None:
+    # flops 3 · 2·4 = 24, but 2 · 13 macs alone are 26; 2 · 12 = 24 would do
+    line = LINE.replace("flops:", "macs: {}, flops:")
+    (node,) = onnxroof.analyze(foo(), operators=yaml(tmp_path, line.replace("{}", "13"))).nodes
+    assert (node.status, node.macs, node.flops) == (Status.UNKNOWN, None, None)
+    assert node.note == (
+        "its formulas contradict each other: flops, 24, include 2·macs, which alone are 26"
+    )
+    (node,) = onnxroof.analyze(foo(), operators=yaml(tmp_path, line.replace("{}", "12"))).nodes
+    assert (node.status, node.macs, node.flops) == (Status.COUNTED, 12, 24)
+
+
+def test_an_entry_that_matches_no_node_is_named(tmp_path: Path) -> None:
+    misspelt = LINE.replace("acme", "acne")
+    analysis = onnxroof.analyze(foo(), operators=yaml(tmp_path, misspelt))
+    assert analysis.assumptions == (
+        "the operators file describes acne.Foo, of which the model has no node; it has acme.Foo",
+    )
+    assert onnxroof.analyze(foo(), operators=yaml(tmp_path, LINE)).assumptions == ()
+
+
+def test_an_entry_that_matches_a_node_in_a_body_is_not_missed(tmp_path: Path) -> None:
+    text = """agraph (bool c, float[2,8] x) => (float[] y) {
+        y = If (c) <
+            then_branch = t () => (float[] a) { a = acme.Foo(x) },
+            else_branch = e () => (float[] b) { b = acme.Foo(x) }
+        >
+    }"""
+    proto = model(text, opsets={"acme": 1})
+    analysis = onnxroof.analyze(proto, operators=yaml(tmp_path, LINE))
+    assert not any("operators file" in sentence for sentence in analysis.assumptions)
+
+
+def test_the_standard_domain_may_be_written_out(tmp_path: Path) -> None:
+    # Relu said to be 5 operations for each of 2·8 elements
+    path = yaml(
+        tmp_path,
+        "operators:\n- {domain: ai.onnx, op_type: Relu, outputs: ['x0[0], x0[1]'],"
+        " flops: 5 * prod(y0)}\n",
+    )
+    proto = model("agraph (float[2,8] x) => (float[2,8] y) { y = Relu(x) }")
+    assert onnxroof.analyze(proto, operators=path).totals.flops == 80
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

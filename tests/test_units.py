@@ -87,6 +87,24 @@ def test_names_that_differ_in_the_middle_stay_apart() -> None:
     assert units.shorten_all(names, 24) == [f"…/layer.{n}/…/MatMul" for n in range(3)]
 
 
+def test_names_that_differ_in_two_places_keep_both() -> None:
+    # by their ends they are two groups, of which each alone would be "…/block.1/…/Conv" and so on
+    names = [f"/net/block.{n}/conv/conv.{m}/conv.{m}.0/Conv" for n in (1, 2) for m in (0, 1)]
+    assert units.shorten_all(names, 31) == [
+        f"…/block.{n}/…/conv.{m}/…/Conv" for n in (1, 2) for m in (0, 1)
+    ]
+
+
+def test_names_that_differ_inside_a_component_begin_there() -> None:
+    names = [f"/model/{'x' * 30}_{n}_{'y' * 30}/MatMul" for n in range(2)]
+    assert units.shorten_all(names, 12) == [f"…{n}_yyyyyyyy…" for n in range(2)]
+
+
+def test_a_deeper_path_stays_apart_from_a_shallow_one() -> None:
+    names = ["/model/attention/a_long_component/Add", "/model/attention/inner/a_long_component/Add"]
+    assert len(set(units.shorten_all(names, 24))) == 2
+
+
 @given(st.text(max_size=60), st.integers(1, 40))
 def test_a_cut_name_is_no_longer_than_asked(name: str, width: int) -> None:
     assert len(units.shorten(name, width)) <= max(width, 0)

@@ -266,7 +266,7 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
         name = f"{call.node.domain}.{call.op_type}" if call.node.domain else call.op_type
         return None, Status.UNKNOWN, f"no formula is known for operator {name}"
     try:
-        cost = _whole(operator.cost_rule(call))
+        cost = _consistent(_whole(operator.cost_rule(call)))
         is_free = not cost.flops and bool(operator.free)
     except Undetermined as answer:
         return None, Status.UNKNOWN, call.reason or str(answer)
@@ -295,6 +295,16 @@ def _running_cost(node: Node, call: OpCall) -> CallCost:
         status, _count(work.macs), _count(work.flops), _count(work.transcendentals),
         inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
     )  # fmt: skip
+
+
+def _consistent(cost: OpCost) -> OpCost:
+    """The cost. Raises Undetermined for one that a rule of the user's own got wrong."""
+    if upper(cost.flops) < 2 * upper(cost.macs):
+        raise Undetermined(
+            f"its formulas contradict each other: flops, {upper(cost.flops):,}, include 2·macs,"
+            f" which alone are {2 * upper(cost.macs):,}"
+        )
+    return cost
 
 
 def _whole(cost: OpCost) -> OpCost:

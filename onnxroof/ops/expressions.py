@@ -13,7 +13,7 @@ import ast
 import math
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import largest, smallest
+from onnxroof.bounded import largest, smallest, upper
 from onnxroof.errors import UsageError
 from onnxroof.ops.geometry import ceil_div
 
@@ -25,14 +25,21 @@ if TYPE_CHECKING:
 LONGEST = 1000
 """Characters of an expression; longer ones are refused."""
 
-_FUNCTIONS: Mapping[str, Callable[..., int]] = {
+_OF_A_SHAPE: Mapping[str, Callable[[tuple[int, ...]], int]] = {
     "len": len,
     "prod": math.prod,
     "sum": sum,
+}
+"""Functions of one shape."""
+
+_OF_NUMBERS: Mapping[str, Callable[..., int]] = {
     "min": lambda *values: smallest(*_flat(values)),
     "max": lambda *values: largest(*_flat(values)),
     "ceil_div": ceil_div,
 }
+"""Functions of numbers: ceil_div of two, min and max of any, or of a shape's."""
+
+_FUNCTIONS = (*_OF_A_SHAPE, *_OF_NUMBERS)
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,
@@ -47,6 +54,10 @@ def _flat(values: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     if len(values) == 1 and isinstance(values[0], tuple):
         return values[0]
     return tuple(value for value in values if isinstance(value, int))
+
+
+class _NoValue(Exception):  # noqa: N818 - an answer, not a failure
+    """Why an expression has no value at the names given; the message is for people."""
 
 
 class Expression:
@@ -83,8 +94,10 @@ class Expression:
         """
         try:
             result = _evaluate(self._tree, names)
-        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise UsageError(f"expression {self.text!r} cannot be evaluated: {error}") from None
+        except _NoValue as reason:
+            raise UsageError(f"expression {self.text!r} cannot be evaluated: {reason}") from None
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
+            raise UsageError(f"expression {self.text!r} cannot be evaluated") from None
         if not isinstance(result, int):
             raise UsageError(f"expression {self.text!r} gives a shape where a number is needed")
         return result
@@ -118,7 +131,7 @@ def _evaluate(node: ast.expr, names: Names) -> int | tuple[int, ...]:
         return int(node.value)  # type: ignore[arg-type]
     if isinstance(node, ast.Name):
         if node.id not in names:
-            raise KeyError(f"unknown name {node.id}; known: {', '.join(names)}")
+            raise _NoValue(f"unknown name {node.id}; known: {', '.join(names)}")
         return names[node.id]
     if isinstance(node, ast.Subscript):
         return _item(node, names)
@@ -126,24 +139,52 @@ def _evaluate(node: ast.expr, names: Names) -> int | tuple[int, ...]:
         return -_number(node.operand, names)
     if isinstance(node, ast.BinOp):
         left, right = _number(node.left, names), _number(node.right, names)
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and not upper(right):
+            raise _NoValue(f"{ast.unparse(node)} divides by zero")
         return _OPERATORS[type(node.op)](left, right)
     assert isinstance(node, ast.Call)
-    function = _FUNCTIONS[node.func.id]  # type: ignore[attr-defined]
-    return function(*(_evaluate(argument, names) for argument in node.args))
+    return _call(node, names)
+
+
+def _call(node: ast.Call, names: Names) -> int:
+    name = node.func.id  # type: ignore[attr-defined]
+    values = [_evaluate(argument, names) for argument in node.args]
+    shown = ast.unparse(node)
+    if name in _OF_A_SHAPE:
+        if len(values) != 1 or not isinstance(values[0], tuple):
+            raise _NoValue(f"{shown}: one shape is meant, as in {name}(x0)")
+        return _OF_A_SHAPE[name](values[0])
+    if name == "ceil_div":
+        if len(values) != 2 or not all(isinstance(value, int) for value in values):
+            raise _NoValue(f"{shown}: two numbers are meant, as in ceil_div(x0[0], 2)")
+        if not upper(values[1]):  # type: ignore[arg-type]
+            raise _NoValue(f"{shown} divides by zero")
+    elif values == [()]:
+        raise _NoValue(f"{shown}: the shape is that of a scalar, it has no sizes")
+    elif not values or (len(values) > 1 and not all(isinstance(value, int) for value in values)):
+        raise _NoValue(f"{shown}: one shape or several numbers are meant")
+    return _OF_NUMBERS[name](*values)
 
 
 def _item(node: ast.Subscript, names: Names) -> int | tuple[int, ...]:
     value = _evaluate(node.value, names)
+    shown = ast.unparse(node.value)
     if not isinstance(value, tuple):
-        raise TypeError(f"{ast.unparse(node.value)} is a number, it has no [ ]")
+        raise _NoValue(f"{shown} is a number, it has no [ ]")
     if isinstance(node.slice, ast.Slice):
         ends = (node.slice.lower, node.slice.upper, node.slice.step)
-        return value[slice(*(None if end is None else _number(end, names) for end in ends))]
-    return value[_number(node.slice, names)]
+        start, stop, step = (None if end is None else _number(end, names) for end in ends)
+        if step == 0:
+            raise _NoValue(f"{ast.unparse(node)}: the step of a slice cannot be 0")
+        return value[start:stop:step]
+    position = _number(node.slice, names)
+    if not -len(value) <= position < len(value):
+        raise _NoValue(f"{shown} has {len(value)} dimensions, [{position}] is out of range")
+    return value[position]
 
 
 def _number(node: ast.expr, names: Names) -> int:
     value = _evaluate(node, names)
     if not isinstance(value, int):
-        raise TypeError(f"{ast.unparse(node)} is a shape, not a number")
+        raise _NoValue(f"{ast.unparse(node)} is a shape, not a number")
     return value

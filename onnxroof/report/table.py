@@ -105,13 +105,16 @@ def _columns(analysis: Analysis, by: By) -> list[_Column]:
 
 
 def _spare(columns: Sequence[_Column], order: Sort) -> tuple[int, ...]:
-    """Places of the columns that can be left out, the least needed first; never the order's."""
+    """Places of the columns that can be left out, the least needed first; never the order's.
+
+    Of equal columns the last device's goes first, since rows are by the first one's time.
+    """
     names = [column.header.rpartition("\n")[2] for column in columns]
     kept = _ORDERED_BY.get(order)
     return tuple(
         place
         for spare in _SPARE
-        for place, name in enumerate(names)
+        for place, name in reversed(list(enumerate(names)))
         if name == spare and name != kept
     )
 

@@ -206,3 +206,15 @@ def test_every_shipped_profile_says_what_lint_asks_for() -> None:
         profile = load_profile(name)
         assert profile.denormal_penalty_seconds is not None
         assert any(engine.channel_multiples for _, engine in profile.engines())
+
+
+def test_a_grouped_convolution_is_told_by_the_two_times_that_are_compared() -> None:
+    # 8·256·56·56 = 6,422,528 elements in and out in fp32, and 256·9 weights: 51,389,440 bytes over
+    # 900 GB/s are 57.1 µs; 2 · 9 operations each, 115,605,504 over 15.7 TFLOP/s, are 7.36 µs
+    text = """agraph (float[8,256,56,56] x, float[256,1,3,3] W) => (float[8,256,56,56] y)
+    { y = Conv<group = 256, pads = [1, 1, 1, 1]> (x, W) }"""
+    weights = np.ones((256, 1, 3, 3), np.float32)
+    finding = linted(filled(text, W=weights), "v100")["memory-bound-grouped-convolution"]
+    assert "does 2.25 FLOP/byte: its arithmetic takes 7.36 µs, its traffic 57.1 µs" in (
+        finding.message
+    )

@@ -85,6 +85,28 @@ def test_what_cannot_be_evaluated_says_why(text: str, message: str) -> None:
         Expression(text)(NAMES)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("y7[0]", "unknown name y7; known: x0, x1, stride, pads"),
+        ("x1[4]", "x1 has 0 dimensions, [4] is out of range"),
+        ("x0[0] // 0", "x0[0] // 0 divides by zero"),
+        ("stride % 0", "stride % 0 divides by zero"),
+        ("ceil_div(1, 0)", "ceil_div(1, 0) divides by zero"),
+        ("len(stride)", "len(stride): one shape is meant, as in len(x0)"),
+        ("prod(2, 3)", "prod(2, 3): one shape is meant, as in prod(x0)"),
+        ("max(x1)", "max(x1): the shape is that of a scalar, it has no sizes"),
+        ("min(x0, x0)", "min(x0, x0): one shape or several numbers are meant"),
+        ("ceil_div(x0, 2)", "ceil_div(x0, 2): two numbers are meant, as in ceil_div(x0[0], 2)"),
+        ("x0[::0]", "x0[::0]: the step of a slice cannot be 0"),
+    ],
+)
+def test_the_reason_is_a_sentence_of_ours_not_of_python(text: str, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Expression(text)(NAMES)
+    assert str(caught.value) == f"expression {text!r} cannot be evaluated: {reason}"
+
+
 def test_an_endless_expression_is_refused() -> None:
     with pytest.raises(UsageError, match="longer than"):
         Expression("1+" * LONGEST + "1")

@@ -94,6 +94,12 @@ def test_a_narrow_terminal_keeps_the_column_that_orders_the_rows(sort: Sort, col
     assert column in line_with(text, "kernel").split()
 
 
+def test_of_several_devices_the_last_ones_columns_go_first() -> None:
+    long = analysis(renamed("/model/" + "encoder/" * 30 + "MatMul"), device(), device(), device())
+    # 30 for the name, 3 · 9 for times, 8 for a bound are 65 columns: a second bound has no room
+    assert line_with(render_text(long, width=66), "kernel") == "kernel bound time time time"
+
+
 def test_a_name_that_fits_no_line_is_shortened_and_not_broken() -> None:
     text = render_text(analysis(renamed("first" + "x" * 60 + "last")), width=60)
     rules = text[text.index("memory, every") : text.index("kernels, by")].split()

@@ -32,7 +32,9 @@ class BatchBelowKnee(Rule):
 
     ## Why it costs
     Weights are read and kernels started once a batch, however large it is. Below the knee twice
-    the batch takes hardly longer; beyond it throughput no longer grows.
+    the batch takes hardly longer; beyond it throughput no longer grows. The rule speaks only where
+    throughput could double, by the roofline bounds: a model may be below the knee of
+    `onnxroof sweep`, which goes by expected times, and have less than that to win.
 
     ## Flagged
         # onnxroof lint --hw v100

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxroof.roofline import KernelTime
 
 _SHARE = 0.25
-"""Share of the peak that its traffic lets a kernel reach, below which it is reported."""
+"""Time of a kernel's arithmetic over that of its traffic, below which it is reported."""
 
 
 class MemoryBoundGroupedConvolution(Rule):
@@ -73,9 +73,9 @@ class MemoryBoundGroupedConvolution(Rule):
         dense = seconds_of(analysis, _dense(kernel, group))
         return self.found(
             f"{node.name} in {group} groups does {units.intensity(time.arithmetic_intensity)}"
-            f" FLOP/byte, which lets it reach {units.percent(compute / memory)} of the peak; the"
-            f" dense convolution ({group} × the MACs) would take {units.duration(dense)} instead of"
-            f" {units.duration(time.seconds)}",
+            f" FLOP/byte: its arithmetic takes {units.duration(compute)}, its traffic"
+            f" {units.duration(memory)}; the dense convolution ({group} × the MACs) would take"
+            f" {units.duration(dense)} instead of {units.duration(time.seconds)}",
             nodes=[node.name],
             seconds=memory - compute,
             nbytes=kernel.input_bytes,

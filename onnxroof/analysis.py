@@ -33,8 +33,8 @@ class Analysis:
         inputs: The run-time inputs as bound, by name.
         precision: The precision asked for ("fp16"), or "" for the file's own types.
         cost: Costs per node, before fusion.
-        kernels: What a runtime would launch.
-        memory: What it would keep alive.
+        kernels: What a runtime would launch: the first device's, where there are devices.
+        memory: What that would keep alive.
         rooflines: One result per device, in the order asked for.
         assumptions: Sentences on everything that was assumed to get an answer.
         unresolved: Tensors whose shape is not known, and why.
@@ -67,6 +67,34 @@ class Analysis:
     def tensors(self) -> Mapping[str, TensorInfo]:
         """Every tensor of the main graph by name, with its shape, type and bytes."""
         return self.cost.shaped.tensors
+
+    @cached_property
+    def plans(self) -> Mapping[str, KernelPlan]:
+        """What the runtimes of the devices launch, by fusion set; `kernels` is the first."""
+        found = {self.kernels.runtime: self.kernels}
+        for result in self.rooflines:
+            found.setdefault(result.plan.runtime, result.plan)
+        return found
+
+    def kernels_on(self, device: int) -> KernelPlan:
+        """What the runtime of a device launches; without devices `kernels`."""
+        return self.rooflines[device].plan if self.rooflines else self.kernels
+
+    def memory_on(self, device: int) -> MemoryPlan:
+        """What the kernels of a device keep alive; node by node it is the same for all devices."""
+        return self.memories[self.kernels_on(device).runtime]
+
+    @cached_property
+    def memories(self) -> Mapping[str, MemoryPlan]:
+        """What each of `plans` keeps alive, by fusion set; `memory` is the first."""
+        return {
+            name: self.memory if plan is self.kernels else self.memory.under(plan)
+            for name, plan in self.plans.items()
+        }
+
+    def devices_of(self, fusion: str) -> list[str]:
+        """Names of the devices whose runtime has this fusion set."""
+        return [r.hardware.name for r in self.rooflines if r.plan.runtime == fusion]
 
     @cached_property
     def totals(self) -> Totals:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from onnxroof.fusion.plan import Kernel, KernelBody, KernelPlan
     from onnxroof.memory.order import NodeOrder
     from onnxroof.ops.call import TensorInfo
-    from onnxroof.roofline import RooflineResult
 
     Document = dict[str, object]
 
@@ -69,7 +68,7 @@ def as_dict(
         "memory": memory_document(analysis, order),
         "nodes": _nodes(analysis.cost),
         "fusion": _fusion(analysis.kernels, explain_fusion(analysis.kernels)),
-        "rooflines": [_roofline(result) for result in analysis.rooflines],
+        "rooflines": [_roofline(analysis, device) for device in range(len(analysis.rooflines))],
     }
     if with_tensors:
         document["tensors"] = [_tensor(name, info) for name, info in analysis.tensors.items()]
@@ -252,8 +251,9 @@ def _kernel(kernel: Kernel) -> Document:
     }
 
 
-def _roofline(result: RooflineResult) -> Document:
-    profile = result.hardware
+def _roofline(analysis: Analysis, device: int) -> Document:
+    result = analysis.rooflines[device]
+    profile, plan = result.hardware, result.plan
     return {
         "hardware": {
             "name": profile.name,
@@ -269,6 +269,11 @@ def _roofline(result: RooflineResult) -> Document:
         },
         "peak_kind": result.peak_kind,
         "runtime": result.runtime,
+        "fusion": plan.runtime,
+        "fused_flops": upper(plan.flops),
+        "fused_traffic_bytes": upper(plan.traffic_bytes),
+        "arithmetic_intensity_flop_per_byte": plan.arithmetic_intensity,
+        "fused_peak_bytes": analysis.memory_on(device).fused_peak.nbytes,
         "latency_seconds": result.latency_seconds,
         "bound_seconds": result.bound_seconds,
         "is_lower_bound_of_plan": result.is_lower_bound_of_plan,
@@ -294,7 +299,7 @@ def _roofline(result: RooflineResult) -> Document:
                 "arithmetic_intensity_flop_per_byte": time.arithmetic_intensity,
                 "attainable_flops_per_second": time.attainable_ops_per_second,
             }
-            for kernel, time in zip(result.plan.kernels, result.kernels, strict=True)
+            for kernel, time in zip(plan.kernels, result.kernels, strict=True)
         ],
         "expected": [
             {

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from onnxroof.memory import ArenaPlan, KVCache, LiveTensor
     from onnxroof.memory.order import NodeOrder
     from onnxroof.memory.records import Step
-    from onnxroof.roofline import RooflineResult
 
     Document = dict[str, object]
 
@@ -51,7 +50,9 @@ def memory_document(analysis: Analysis, order: NodeOrder | None = None) -> Docum
         "arena": _arena(plan.arena),
         "kv_cache": None if plan.kv_cache is None else _cache(plan.kv_cache),
         "budgets": [
-            budget for result in analysis.rooflines for budget in _budgets(analysis, result)
+            budget
+            for device in range(len(analysis.rooflines))
+            for budget in _budgets(analysis, device)
         ],
     }
     if order is not None:
@@ -106,11 +107,12 @@ def _cache(cache: KVCache) -> Document:
     }
 
 
-def _budgets(analysis: Analysis, result: RooflineResult) -> list[Document]:
-    """One entry a memory level of known capacity, main memory first."""
+def _budgets(analysis: Analysis, device: int) -> list[Document]:
+    """One entry a memory level of known capacity of a device, main memory first."""
+    hardware = analysis.rooflines[device].hardware
     return [
         {
-            "hardware": result.hardware.name,
+            "hardware": hardware.name,
             "level": budget.level,
             "capacity_bytes": budget.capacity_bytes,
             "needed_bytes": budget.needed_bytes,
@@ -119,7 +121,7 @@ def _budgets(analysis: Analysis, result: RooflineResult) -> list[Document]:
             "excess_bytes": budget.excess_bytes,
             "cut": budget.cut or None,
         }
-        for budget in check_budgets(analysis.memory, reversed(result.hardware.memory))
+        for budget in check_budgets(analysis.memory_on(device), reversed(hardware.memory))
     ]
 
 

@@ -25,7 +25,9 @@ class Metric:
         title: In words.
         of: Takes an analysis and the number of the device; None where it is not known.
         shown: How people read it.
-        per_device: Whether it differs from device to device.
+        per_device: Whether it is a figure of a device.
+        per_runtime: Whether it is one of a runtime's kernels: of the device's runtime, where there
+            is a device.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Metric:
     of: Callable[[Analysis, int], Number | None]
     shown: Callable[[float | None], str]
     per_device: bool = False
+    per_runtime: bool = False
 
 
 def exactness(analysis: Analysis) -> str:
@@ -105,13 +108,19 @@ _ALL = (
         "peak_activation_bytes", "peak memory (activations)",
         lambda a, _: a.memory.peak_activation_bytes, units.size,
     ),
-    Metric("traffic_bytes", "memory traffic", lambda a, _: a.kernels.traffic_bytes, units.size),
+    Metric(
+        "traffic_bytes", "memory traffic",
+        lambda a, device: a.kernels_on(device).traffic_bytes, units.size, per_runtime=True,
+    ),
     Metric("flops", "FLOPs", lambda a, _: a.totals.flops, lambda n: units.count(n, "FLOP")),
     Metric("macs", "MACs", lambda a, _: a.totals.macs, lambda n: units.count(n, "MAC")),
     Metric("parameters", "parameters", lambda a, _: a.totals.parameters, units.count),
     Metric("weight_bytes", "weights", lambda a, _: a.totals.weight_bytes, units.size),
     Metric("model_bytes", "model size", lambda a, _: _model_bytes(a), units.size),
-    Metric("kernels", "kernels", lambda a, _: len(a.kernels.kernels), lambda n: f"{n or 0:,.0f}"),
+    Metric(
+        "kernels", "kernels", lambda a, device: len(a.kernels_on(device).kernels),
+        lambda n: f"{n or 0:,.0f}", per_runtime=True,
+    ),
 )  # fmt: skip
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}

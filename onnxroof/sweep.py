@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from onnxroof.analysis import Analysis
+    from onnxroof.fusion.plan import KernelPlan
     from onnxroof.graph.load import ModelSource
     from onnxroof.hardware.profile import HardwareProfile, PeakKind
     from onnxroof.roofline import Bound
@@ -48,6 +49,9 @@ class DevicePoint:
         throughput_per_second: Samples a second: the batch size over the latency.
         bound: The term that bounds the largest part of the time.
         is_lower_bound: A kernel's time is not known and left out.
+        fusion: The fusion set of its runtime.
+        traffic_bytes: What the kernels of its runtime move.
+        arithmetic_intensity: Their FLOP per byte; None when nothing moves.
     """
 
     latency_seconds: float
@@ -55,6 +59,9 @@ class DevicePoint:
     throughput_per_second: float
     bound: Bound
     is_lower_bound: bool
+    fusion: str
+    traffic_bytes: int
+    arithmetic_intensity: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ class SweepPoint:
 
     Attributes:
         sizes: Every dimension that was given, by name.
-        macs, flops, traffic_bytes: Totals after fusion.
-        arithmetic_intensity: FLOP per byte; None when nothing moves.
+        macs, flops, traffic_bytes: Totals after fusion, with devices by the runtime of the first.
+        arithmetic_intensity: FLOP per byte of these; None when nothing moves.
         peak_memory_bytes: Weights, and the activations alive at once.
         is_at_most: Sizes known only by their bounds were taken at the upper end.
         is_at_least: Something could not be counted.
@@ -249,6 +256,9 @@ def _point(found: Analysis, sizes: Sizes) -> SweepPoint:
             find_metric("throughput").of(found, place) or 0.0,
             max(result.time_shares, key=lambda bound: result.time_shares[bound]),
             result.is_lower_bound_of_plan,
+            result.plan.runtime,
+            upper(result.plan.traffic_bytes),
+            _intensity(result.plan),
         )
         for place, result in enumerate(found.rooflines)
     )
@@ -257,12 +267,18 @@ def _point(found: Analysis, sizes: Sizes) -> SweepPoint:
         macs=upper(plan.macs),
         flops=upper(plan.flops),
         traffic_bytes=upper(traffic),
-        arithmetic_intensity=upper(plan.flops) / upper(traffic) if traffic else None,
+        arithmetic_intensity=_intensity(plan),
         peak_memory_bytes=upper(peak),
         is_at_most=not all(map(is_exact, (plan.flops, traffic, peak))),
         is_at_least=plan.is_lower_bound or found.memory.is_lower_bound,
         devices=devices,
     )
+
+
+def _intensity(plan: KernelPlan) -> float | None:
+    """FLOP per byte of what is known."""
+    traffic = upper(plan.traffic_bytes)
+    return upper(plan.flops) / traffic if traffic else None
 
 
 def _knees(

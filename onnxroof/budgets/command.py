@@ -77,14 +77,17 @@ def _from_flags(options: CheckOptions) -> tuple[Budget, ...]:
         for kind in KINDS
         if (text := options.limits.get(kind.key)) is not None
     ]
-    timed = tuple([limit for limit in limits if limit.metric.per_device])
-    counted = tuple([limit for limit in limits if not limit.metric.per_device])
+    timed = [limit for limit in limits if limit.metric.per_device]
     if timed and not options.hardware:
         raise UsageError("a limit on latency or throughput needs a device: --hw NAME")
+    of_devices = tuple(
+        [x for x in limits if x.metric.per_device or (x.metric.per_runtime and options.hardware)]
+    )
+    of_model = tuple([limit for limit in limits if limit not in of_devices])
     first = options.hardware[0] if options.hardware else ""
-    budgets = [_budget(options, "model", first, counted)] if counted else []
-    if timed:
-        budgets += [_budget(options, device, device, timed) for device in options.hardware]
+    budgets = [_budget(options, "model", first, of_model)] if of_model else []
+    if of_devices:
+        budgets += [_budget(options, device, device, of_devices) for device in options.hardware]
     return tuple(budgets)
 
 

@@ -53,11 +53,11 @@ KINDS = (
         "max_peak_memory", "peak_memory_bytes", BYTES, "Weights and live activations: 64MiB."
     ),
     LimitKind("max_activations", "peak_activation_bytes", BYTES, "Live activations alone: 4MiB."),
-    LimitKind("max_traffic", "traffic_bytes", BYTES, "Bytes the kernels move: 50MB."),
+    LimitKind("max_traffic", "traffic_bytes", BYTES, "Bytes the kernels move, on each --hw: 50MB."),
     LimitKind("max_flops", "flops", COUNT, "Floating-point operations: 2G."),
     LimitKind("max_macs", "macs", COUNT, "Multiply-accumulates: 1G."),
     LimitKind("max_params", "parameters", COUNT, "Parameters: 5M."),
     LimitKind("max_model_size", "model_bytes", BYTES, "The file and its external data: 20MB."),
-    LimitKind("max_kernels", "kernels", COUNT, "Kernels a runtime launches: 200."),
+    LimitKind("max_kernels", "kernels", COUNT, "Kernels a runtime launches, on each --hw: 200."),
 )
 """Every limit, in the order of reports."""

@@ -40,11 +40,15 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """A metric before and after; None where it is not known."""
+    """A metric before and after; None where it is not known.
+
+    `devices` are the names of those whose runtime it holds for, none for a figure of the model.
+    """
 
     metric: Metric
     before: float | None
     after: float | None
+    devices: tuple[str, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -120,10 +124,7 @@ class Comparison:
 def compare(before: Analysis, after: Analysis) -> Comparison:
     """Compare two analyses made for the same devices."""
     devices = range(len(after.rooflines))
-    counted = [
-        FigureChange(METRICS[name], METRICS[name].of(before, 0), METRICS[name].of(after, 0))
-        for name in COUNTED
-    ]
+    counted = [figure for name in COUNTED for figure in _figures(before, after, METRICS[name])]
     figures = tuple([figure for figure in counted if (figure.before, figure.after) != (None, None)])
     latency = METRICS["latency_seconds"]
     latencies = tuple(
@@ -137,6 +138,21 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
     kernels = [_kernel_change((before, after), times, pair) for pair in pairs]
     kernels.sort(key=_weight, reverse=True)
     return Comparison(before, after, figures, latencies, tuple(kernels))
+
+
+def _figures(before: Analysis, after: Analysis, metric: Metric) -> list[FigureChange]:
+    """The metric of the model, or of the kernels of every runtime that a device has."""
+    if not metric.per_runtime or not after.rooflines:
+        return [FigureChange(metric, metric.of(before, 0), metric.of(after, 0))]
+    fusions = [result.plan.runtime for result in after.rooflines]
+    return [
+        FigureChange(
+            metric, metric.of(before, device), metric.of(after, device),
+            tuple(after.devices_of(fusion)),
+        )
+        for fusion in dict.fromkeys(fusions)
+        for device in [fusions.index(fusion)]
+    ]  # fmt: skip
 
 
 def _weight(kernel: KernelChange) -> float:

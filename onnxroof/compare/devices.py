@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from onnxroof import __version__, units
+from onnxroof.bounded import upper
 from onnxroof.compare.render import LONGEST_NAME, Section, model_name
 from onnxroof.metrics import kernel_seconds
 from onnxroof.units import printable, shorten_all
@@ -29,8 +30,7 @@ def _devices(analysis: Analysis) -> Section:
 
 
 def _fusions(analysis: Analysis) -> str:
-    runtimes = dict.fromkeys(result.plan.runtime for result in analysis.rooflines)
-    if len(runtimes) == 1:
+    if len(analysis.plans) == 1:
         return f"Kernels as {analysis.kernels.runtime} fuses them, on every device."
     first = printable(analysis.rooflines[0].hardware.name)
     return (
@@ -104,6 +104,9 @@ def as_json(analysis: Analysis) -> str:
         "devices": [
             {
                 "hardware": result.hardware.name,
+                "fusion": result.plan.runtime,
+                "kernels": len(result.plan.kernels),
+                "traffic_bytes": upper(result.plan.traffic_bytes),
                 "latency_seconds": result.latency_seconds,
                 "time_shares": {b.value: share for b, share in result.time_shares.items()},
                 "share_of_peak": result.share_of_peak,

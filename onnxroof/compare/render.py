@@ -135,7 +135,15 @@ def _main_bound(shares: Mapping[Bound, float]) -> str:
 
 
 def _figures(comparison: Comparison) -> Section:
-    rows = [(change.metric.title, *_cells(change)) for change in comparison.figures]
+    several = len(comparison.after.plans) > 1
+    rows = [
+        (
+            change.metric.title
+            + (f" on {printable(', '.join(change.devices))}" if several and change.devices else ""),
+            *_cells(change),
+        )
+        for change in comparison.figures
+    ]
     headers = ("", "before", "after", "change")
     return Section("Model", headers, rows, (1, 2, 3), "\n".join(_said(comparison)))
 
@@ -194,6 +202,12 @@ def _kernels(comparison: Comparison, top: int) -> Section:
     for kernel in comparison.kernels:
         counts[kernel.change] += 1
     note = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    several = len(comparison.after.plans) > 1
+    of = (
+        f"Kernels of {devices[0]}, at which the times on all devices stand"
+        if several
+        else "Kernels"
+    )
     if len(shown) < len(changed):
         note += f"; the {len(shown)} largest changes are shown"
     if not any(former):
@@ -203,9 +217,7 @@ def _kernels(comparison: Comparison, top: int) -> Section:
     right = tuple(range(fixed, len(headers)))
     of_devices = range(fixed, len(headers), 3)
     spare = (*range(2, fixed), *of_devices, *[at + 1 for at in of_devices])
-    return Section(
-        "Kernels that changed", tuple(headers), rows, right, f"Kernels: {note}.", 1, spare
-    )
+    return Section("Kernels that changed", tuple(headers), rows, right, f"{of}: {note}.", 1, spare)
 
 
 def _times(kernel: KernelChange) -> list[str]:
@@ -249,7 +261,12 @@ def as_json(comparison: Comparison) -> str:
             "after": list(comparison.after.assumptions),
         },
         "figures": [
-            {"metric": c.metric.name, "before": c.before, "after": c.after}
+            {
+                "metric": c.metric.name,
+                "hardware": list(c.devices) or None,
+                "before": c.before,
+                "after": c.after,
+            }
             for c in comparison.figures
         ],
         "latency_seconds": [

@@ -189,6 +189,13 @@ class KernelPlan:
         """Bytes moved by all kernels; unknown kernels leave a lower bound."""
         return self.input_bytes + self.weight_bytes + self.output_bytes
 
+    @property
+    def arithmetic_intensity(self) -> float | None:
+        """FLOP per byte; None when nothing moves or a kernel's work or traffic is unknown."""
+        if self.is_lower_bound or not self.traffic_bytes:
+            return None
+        return self.flops / self.traffic_bytes
+
     @cached_property
     def is_lower_bound(self) -> bool:
         """Whether a kernel's work or traffic is unknown."""

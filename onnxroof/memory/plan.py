@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class MemoryPlan:
         unknown: Tensors whose size is not known: with any, the peak is a lower bound.
         kernels: The kernel plan this belongs to.
         lifetimes: When each tensor is alive, in file order.
+        arenas: Packings made so far, by alignment; plans of equal lifetimes share them.
     """
 
     peak_activation_bytes: int
@@ -44,6 +45,11 @@ class MemoryPlan:
     unknown: tuple[str, ...]
     kernels: KernelPlan = field(repr=False)
     lifetimes: Lifetimes = field(repr=False)
+    arenas: dict[int, ArenaPlan] = field(default_factory=dict, repr=False)
+
+    def under(self, kernels: KernelPlan) -> MemoryPlan:
+        """The memory of the same graph while another runtime's kernels run."""
+        return replace(self, kernels=kernels)
 
     @cached_property
     def weight_bytes(self) -> int:
@@ -114,14 +120,17 @@ class MemoryPlan:
         step = self.fused_peak.step
         return () if step is None else _alive(self.fused_lifetimes, step.index)
 
-    @cached_property
+    @property
     def arena(self) -> ArenaPlan:
         """Static offsets for all activations, in file order, aligned to 64 bytes."""
         return self.arena_for(64)
 
     def arena_for(self, alignment_bytes: int) -> ArenaPlan:
         """The same with another alignment (a power of two)."""
-        return pack(self.lifetimes, alignment_bytes)
+        found = self.arenas.get(alignment_bytes)
+        if found is None:
+            found = self.arenas[alignment_bytes] = pack(self.lifetimes, alignment_bytes)
+        return found
 
     @cached_property
     def kv_cache(self) -> KVCache | None:
@@ -147,14 +156,18 @@ class MemoryPlan:
             stretches.append(TimelinePoint(first, last, nodes[at].name, live[at]))
         return tuple(stretches)
 
+    def fused_row(self) -> MemoryRow:
+        """The line of the table that depends on the runtime."""
+        workspace = self.fused_peak.workspace_bytes
+        rule = f"kernels of {self.kernels.runtime}"
+        if workspace:
+            rule += f", {workspace:,} bytes of workspace"
+        return _row("fused", "peak after fusion", self.fused_peak, rule)
+
     def table(self) -> tuple[MemoryRow, ...]:
         """Every figure with its rule in a word."""
-        runtime = self.kernels.runtime
         where = self.peak_node.label if self.peak_node is not None else ""
-        arena, fused = self.arena, self.fused_peak
-        workspace = (
-            f", {fused.workspace_bytes:,} bytes of workspace" if fused.workspace_bytes else ""
-        )
+        arena = self.arena
         converted = self.weight_bytes != self.kernels.cost.weight_bytes
         weight_rule = "at the precision asked for" if converted else "as stored"
         rows = [
@@ -180,7 +193,7 @@ class MemoryPlan:
             MemoryRow(
                 "average", "average", round(self.average_bytes), "mean over the nodes"
             ),
-            _row("fused", "peak after fusion", fused, f"kernels of {runtime}{workspace}"),
+            self.fused_row(),
         ]  # fmt: skip
         cache = self.kv_cache
         if cache is not None:

@@ -33,7 +33,9 @@ def _table(found: Sequence[Ranked], options: RankOptions) -> tuple[list[str], li
     extra = metric.name not in (*PER_MODEL, "latency_seconds")
     headers = ["", "model", *map(printable, devices), *[METRICS[name].title for name in PER_MODEL]]
     if extra:
-        headers.insert(2, metric.title)
+        is_first_device = len(devices) > 1 and (metric.per_device or metric.per_runtime)
+        whose = f" on {printable(devices[0])}" if is_first_device else ""
+        headers.insert(2, metric.title + whose)
     rows: list[list[str]] = []
     known = [item for item in found if not item.problem]
     for place, item in enumerate(known[: options.top or None], 1):

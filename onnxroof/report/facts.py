@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from onnxroof.analysis import Analysis
     from onnxroof.cost import Totals
+    from onnxroof.fusion.plan import KernelPlan
     from onnxroof.ops.call import TensorInfo
     from onnxroof.roofline import RooflineResult
 
@@ -155,7 +156,7 @@ def verdict(analysis: Analysis) -> tuple[list[str], list[list[str]]]:
         ["achieved", *(_achieved(result) for result in results)],
         ["share of peak", *(_share_of_peak(result) for result in results)],
         ["ridge point", *(_ridge(result) for result in results)],
-        ["model's intensity", *(_model_intensity(analysis) for _ in results)],
+        ["model's intensity", *(_model_intensity(result.plan) for result in results)],
     ]
     return ["", *(printable(r.hardware.name) for r in results)], rows
 
@@ -262,17 +263,32 @@ def _external_remark(analysis: Analysis) -> str:
 
 def _traffic_figures(analysis: Analysis) -> list[Figure]:
     before = analysis.totals
-    plan = analysis.kernels
-    rules = f"{units.plural(len(plan.kernels), 'kernel')} by the rules of {printable(plan.runtime)}"
     return [
         _bytes_figure(
             "traffic, node by node", before.traffic_bytes, before.is_lower_bound,
             "every tensor once in, once out", _once(before),
         ),
-        _bytes_figure(
-            "traffic, fused", plan.traffic_bytes, plan.is_lower_bound, rules, _once(before)
-        ),
+        *[
+            _bytes_figure(
+                "traffic, fused", plan.traffic_bytes, plan.is_lower_bound,
+                _rules(analysis, plan), _once(before),
+            )
+            for plan in analysis.plans.values()
+        ],
     ]  # fmt: skip
+
+
+def fusion_to_name(analysis: Analysis) -> str:
+    """The fusion set of `kernels`, where devices have different ones; else ""."""
+    return printable(analysis.kernels.runtime) if len(analysis.plans) > 1 else ""
+
+
+def _rules(analysis: Analysis, plan: KernelPlan) -> str:
+    """How many kernels by whose rules, and on which devices where these differ."""
+    rules = f"{units.plural(len(plan.kernels), 'kernel')} by the rules of {printable(plan.runtime)}"
+    if len(analysis.plans) == 1:
+        return rules
+    return f"{rules}, on {printable(', '.join(analysis.devices_of(plan.runtime)))}"
 
 
 def _bytes_figure(label: str, nbytes: int, missing: bool, remark: str, once: str) -> Figure:
@@ -339,12 +355,10 @@ def _ridge(result: RooflineResult) -> str:
     return f"{units.intensity(point)} FLOP/byte ({result.peak_type})"
 
 
-def _model_intensity(analysis: Analysis) -> str:
-    plan = analysis.kernels
+def _model_intensity(plan: KernelPlan) -> str:
     if plan.is_lower_bound:
         return units.UNKNOWN
-    intensity = plan.flops / plan.traffic_bytes if plan.traffic_bytes else None
-    return f"{units.intensity(intensity)} FLOP/byte"
+    return f"{units.intensity(plan.arithmetic_intensity)} FLOP/byte"
 
 
 def _device_line(result: RooflineResult) -> str:

@@ -41,8 +41,17 @@ def formulas_text(forms: ClosedForms) -> str:
     return "\n".join(lines) + "\n"
 
 
-def totals_lines(forms: ClosedForms) -> list[str]:
-    """A heading, and one line per total: its polynomial and, where it has none, why."""
+def totals_lines(forms: ClosedForms, fusion: str = "") -> list[str]:
+    """A heading, and one line per total: its polynomial and, where it has none, why.
+
+    Args:
+        forms: The formulas.
+        fusion: The fusion set whose kernels they are of, where that must be said.
+    """
+    labels = {
+        **_LABELS,
+        **({"fused_traffic_bytes": f"traffic bytes, fused by {fusion}"} if fusion else {}),
+    }
     named = ", ".join(map(printable, forms.dimensions))
     common = _common_domain(forms)
     head = f"in {named}" if named else "no free dimensions: every formula is a number"
@@ -53,7 +62,7 @@ def totals_lines(forms: ClosedForms) -> list[str]:
     if forms.reason:
         return [*lines, f"no formula: {printable(forms.reason)}"]
     rows = [
-        (_LABELS[key], _right_side(forms, key, common))
+        (labels[key], _right_side(forms, key, common))
         for key in QUANTITIES
         if key in forms.forms or key in forms.missing
     ]

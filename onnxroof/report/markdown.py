@@ -40,7 +40,8 @@ def render_markdown(
     if with_formulas:
         from onnxroof.report.formulas import totals_lines
 
-        blocks.append("\n".join(f"    {line}" for line in totals_lines(analysis.formulas)))
+        lines = totals_lines(analysis.formulas, facts.fusion_to_name(analysis))
+        blocks.append("\n".join(f"    {line}" for line in lines))
     if analysis.rooflines:
         headers, figures = facts.verdict(analysis)
         blocks.append(_grid(figures, headers, [False, *(True for _ in headers[1:])]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof import units
@@ -29,7 +30,7 @@ def memory_sections(
     plan = analysis.memory
     yield Section(
         "memory, every figure with its rule",
-        rows=tuple([_figure(plan, row) for row in plan.table()]),
+        rows=tuple([_figure(plan, row) for row in _rows(analysis)]),
         right=(False, True, True, False),
     )
     if order is not None:
@@ -38,6 +39,19 @@ def memory_sections(
         yield _timeline(plan)
     if analysis.rooflines:
         yield _budgets(analysis)
+
+
+def _rows(analysis: Analysis) -> Iterator[MemoryRow]:
+    """The table; where the devices' runtimes fuse differently, the peak after fusion of each."""
+    several = len(analysis.memories) > 1
+    for row in analysis.memory.table():
+        if row.key != "fused" or not several:
+            yield row
+            continue
+        for fusion, memory in analysis.memories.items():
+            fused = memory.fused_row()
+            devices = ", ".join(analysis.devices_of(fusion))
+            yield replace(fused, rule=f"{fused.rule}, on {devices}")
 
 
 def _figure(plan: MemoryPlan, row: MemoryRow) -> tuple[str, str, str, str]:
@@ -66,9 +80,9 @@ def _budgets(analysis: Analysis) -> Section:
     several = len(analysis.rooflines) > 1
     rows: list[tuple[str, ...]] = []
     advice: dict[str, list[str]] = {}
-    for result in analysis.rooflines:
+    for place, result in enumerate(analysis.rooflines):
         device = f"{result.hardware.name} " if several else ""
-        for budget in check_budgets(analysis.memory, reversed(result.hardware.memory)):
+        for budget in check_budgets(analysis.memory_on(place), reversed(result.hardware.memory)):
             level = printable(device + budget.level)
             sign = "at least " if budget.is_lower_bound else ""
             needed = f"{sign}{units.size(budget.needed_bytes)} of {budget.of}"

@@ -38,7 +38,7 @@ def render_sweep(found: Sweep, format_: Format, width: int = DEFAULT_WIDTH) -> s
 def _text(found: Sweep, width: int) -> str:
     width = min(max(width, 60), 160)
     blocks = [f"{_title(found)} · sweep · onnxroof {__version__}", *_tables(found, width)]
-    remarks = [*_knee_lines(found), *_problem_lines(found)]
+    remarks = _remarks(found)
     wrapped = [line for r in remarks for line in textwrap.wrap(r, width, subsequent_indent="  ")]
     blocks += ["\n".join(wrapped)] if wrapped else []
     return "\n\n".join(blocks) + "\n"
@@ -66,7 +66,7 @@ def _markdown(found: Sweep) -> str:
         [[escaped(cell) for cell in row] for row in rows], [escaped(h) for h in headers],
         tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(headers),
     )  # fmt: skip
-    remarks = [*_knee_lines(found), *_problem_lines(found)]
+    remarks = _remarks(found)
     blocks = [f"## {escaped(_title(found))}", grid]
     blocks += ["\n".join(f"- {escaped(remark)}" for remark in remarks)] if remarks else []
     return "\n\n".join([*blocks, f"onnxroof {__version__}"]) + "\n"
@@ -113,6 +113,23 @@ def _device_cells(device: DevicePoint) -> list[str]:
     ]
 
 
+def _remarks(found: Sweep) -> list[str]:
+    return [*_fusion_lines(found), *_knee_lines(found), *_problem_lines(found)]
+
+
+def _fusion_lines(found: Sweep) -> list[str]:
+    """Whose kernels the common columns are of, where the devices' runtimes fuse differently."""
+    point = next((point for point in found.points if not point.problem), None)
+    fusions = [device.fusion for device in point.devices] if point is not None else []
+    if len(set(fusions)) < 2:
+        return []
+    first = printable(found.hardware[0].name)
+    return [
+        f"MACs, traffic and FLOP/B are those of the kernels of {fusions[0]}, on {first}; other"
+        " devices run those of their own runtimes (traffic on each: --format csv or json)"
+    ]
+
+
 def _knee_lines(found: Sweep) -> list[str]:
     return [_knee_line(found, knee) for knee in found.knees]
 
@@ -143,7 +160,10 @@ def _csv(found: Sweep) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     labels = distinct([profile.name for profile in found.hardware])
-    fields = ("latency_seconds", "bound_seconds", "throughput_per_second", "bound")
+    fields = (
+        "latency_seconds", "bound_seconds", "throughput_per_second", "bound", "traffic_bytes",
+        "arithmetic_intensity_flop_per_byte",
+    )  # fmt: skip
     header: list[object] = [safe_cell(name) for name in found.ranges]
     header += [
         "macs", "flops", "traffic_bytes", "arithmetic_intensity_flop_per_byte",
@@ -168,7 +188,8 @@ def _csv_row(found: Sweep, point: SweepPoint) -> list[object]:
     for device in point.devices:
         cells += [
             repr(device.latency_seconds), repr(device.bound_seconds),
-            repr(device.throughput_per_second), device.bound.value,
+            repr(device.throughput_per_second), device.bound.value, device.traffic_bytes,
+            "" if device.arithmetic_intensity is None else repr(device.arithmetic_intensity),
         ]  # fmt: skip
     return cells
 
@@ -223,4 +244,7 @@ def _device_data(device: DevicePoint) -> dict[str, object]:
         "throughput_per_second": device.throughput_per_second,
         "bound": device.bound.value,
         "is_lower_bound": device.is_lower_bound,
+        "fusion": device.fusion,
+        "traffic_bytes": device.traffic_bytes,
+        "arithmetic_intensity_flop_per_byte": device.arithmetic_intensity,
     }

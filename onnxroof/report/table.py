@@ -170,6 +170,10 @@ def _title(analysis: Analysis, shown: int, total: int, by: By, order: Sort) -> s
 
 
 def _footnote(analysis: Analysis, by: By) -> str:
+    if by is By.KERNEL and len(analysis.plans) > 1:
+        runtime = printable(analysis.kernels.runtime)
+        devices = printable(", ".join(analysis.devices_of(analysis.kernels.runtime)))
+        return f"Kernels, their counts and traffic are those of {runtime}, on {devices}."
     if by is By.KERNEL:
         return ""
     if not analysis.rooflines:

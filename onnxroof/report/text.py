@@ -153,7 +153,7 @@ def _formulas(analysis: Analysis, *, shown: bool) -> Iterator[str]:
     if shown:
         from onnxroof.report.formulas import totals_lines
 
-        yield "\n".join(totals_lines(analysis.formulas))
+        yield "\n".join(totals_lines(analysis.formulas, facts.fusion_to_name(analysis)))
 
 
 def _verdict(analysis: Analysis, width: int) -> Iterator[str]:

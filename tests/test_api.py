@@ -260,3 +260,22 @@ def test_a_malformed_graph_is_an_error_or_an_answer(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(file.stem for file in MODELS.glob("*.onnx")))
 def test_many_malformed_graphs_are_errors_or_answers(name: str, seed: int) -> None:
     check_broken(name, seed=seed, rounds=20)
+
+
+def test_what_is_said_of_a_device_does_not_depend_on_the_others() -> None:
+    # TensorRT's kernels have no workspace where ONNX Runtime's lower convolutions to matrices
+    model = MODELS / "resnet50.onnx"
+    both = [onnxroof.analyze(model, order) for order in (("v100", "10980xe"), ("10980xe", "v100"))]
+    for name in ("v100", "10980xe"):
+        alone = onnxroof.analyze(model, name)
+        expected = list(alone.to_dict()["memory"]["budgets"])
+        for analysis in both:
+            found = analysis.to_dict()["memory"]["budgets"]
+            assert [item for item in found if item["hardware"] == name] == expected
+            (device,) = [
+                at for at, result in enumerate(analysis.rooflines) if result.hardware.name == name
+            ]
+            assert len(analysis.kernels_on(device).kernels) == len(alone.kernels.kernels)
+            assert analysis.kernels_on(device).traffic_bytes == alone.kernels.traffic_bytes
+            assert analysis.memory_on(device).fused_peak.nbytes == alone.memory.fused_peak.nbytes
+    assert both[0].kernels.traffic_bytes != both[1].kernels.traffic_bytes

@@ -184,3 +184,23 @@ def test_of_several_models_the_one_that_fails_is_named(
     )
     assert code == 4
     assert "open.onnx': free dimensions without a size: 'n'" in err
+
+
+def test_limits_on_kernels_and_traffic_hold_on_each_device_whatever_the_order(
+    run: Callable[..., Run],
+) -> None:
+    # As published in the README: 56 kernels and 216 MB by TensorRT's rules; ONNX Runtime fuses less
+    resnet = str(Path(__file__).parents[1] / "models" / "resnet50.onnx")
+    answers = []
+    for devices in (("v100", "10980xe"), ("10980xe", "v100")):
+        hardware = [word for name in devices for word in ("--hw", name)]
+        code, out, _ = run(
+            "check", resnet, *hardware, "--max-kernels", "60", "--max-traffic", "250MB",
+            "--format", "json",
+        )  # fmt: skip
+        assert code == 1
+        checks = json.loads(out)["models"][0]["checks"]
+        answers.append({(c["hardware"], c["metric"]): (c["value"], c["answer"]) for c in checks})
+    assert answers[0] == answers[1]
+    assert answers[0]["v100", "kernels"] == (56, "within")
+    assert answers[0]["10980xe", "kernels"][1] == "exceeds"

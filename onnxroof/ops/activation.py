@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, unless_none
 from onnxroof.ops.geometry import broadcast, ceil_div, normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
 
@@ -198,16 +198,14 @@ def softmax_rows(call: OpCall, *, default_axis: int, coerced: bool) -> tuple[int
 
 def softmax_cost(rows: int, length: int) -> OpCost:
     """Softmax of `rows` rows: maximum n − 1, difference n, exp n, sum n − 1, division n."""
-    if not rows or not length:
-        return OpCost()
-    return OpCost(flops=rows * (5 * length - 2), transcendentals=rows * length)
+    cost = OpCost(flops=rows * (5 * length - 2), transcendentals=rows * length)
+    return unless_none(length, cost)
 
 
 def log_softmax_cost(rows: int, length: int) -> OpCost:
     """LogSoftmax of `rows` rows: maximum n − 1, difference n, exp n, sum n − 1, log 1, differ n."""
-    if not rows or not length:
-        return OpCost()
-    return OpCost(flops=rows * (5 * length - 1), transcendentals=rows * (length + 1))
+    cost = OpCost(flops=rows * (5 * length - 1), transcendentals=rows * (length + 1))
+    return unless_none(length, cost)
 
 
 @shape_rule(*SOFTMAX)
@@ -266,7 +264,7 @@ def hardmax_cost(call: OpCall) -> OpCost:
         ONNX operator reference.
     """
     rows, length = _rows_by_opset(call)
-    return OpCost(flops=rows * (length - 1) if length else 0)
+    return unless_none(length, OpCost(flops=rows * (length - 1)))
 
 
 @cost_rule("BiasSoftmax", domain=MICROSOFT)

@@ -8,10 +8,10 @@ memoized by signature, within one model and across the candidates of a search.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from onnxroof.bounded import BoundedInt, is_exact
+from onnxroof.bounded import BoundedInt, interval, is_exact, lower, upper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -413,6 +413,20 @@ class OpCost:
 
 FREE = OpCost()
 """No arithmetic; traffic by the default rule."""
+
+
+def unless_none(count: int, cost: OpCost) -> OpCost:
+    """The cost of work on so many elements: nothing for none, at least nothing if there may be."""
+    if not upper(count):
+        return FREE
+    if lower(count) > 0:
+        return cost
+    return replace(
+        cost,
+        macs=interval(0, max(upper(cost.macs), 0)),
+        flops=interval(0, max(upper(cost.flops), 0)),
+        transcendentals=interval(0, max(upper(cost.transcendentals), 0)),
+    )
 
 
 def no_work(call: OpCall) -> OpCost:  # noqa: ARG001 - every rule takes the call

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from onnxroof.bounded import lower, upper
+from onnxroof.bounded import BoundedInt, is_exact, lower, upper
 from onnxroof.ops.call import Impossible
 
 
 def can_be_equal(one: int, other: int) -> bool:
     """Whether two sizes, exact or bounded, can be the same number."""
     return lower(one) <= upper(other) and lower(other) <= upper(one)
+
+
+def is_same(one: int, other: int) -> bool:
+    """Whether two sizes are equal whatever the data: both exact, or one bounded size."""
+    if one is other:
+        return True
+    if isinstance(one, BoundedInt) and isinstance(other, BoundedInt):
+        return bool(one.name) and one.name == other.name
+    return is_exact(one) and is_exact(other) and one == other
 
 
 def require_equal(one: int, other: int, what: str) -> None:

@@ -7,11 +7,12 @@ Value rules are in `elementwise_values`.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from onnxroof.graph.types import DType
 from onnxroof.ops.arrays import has_bounds
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, unless_none
 from onnxroof.ops.element_types import dtype_attr
 from onnxroof.ops.geometry import broadcast, broadcast_at, normalize_axis
 from onnxroof.ops.registry import cost_rule, declare, declare_view, shape_rule
@@ -185,8 +186,12 @@ def running_cost(call: OpCall) -> OpCost:
     axis = call.value(1)
     if axis is None or has_bounds(axis):
         return OpCost(flops=elements, note="the axis is not known: one operation per element")
-    length = call.shape(0)[running_axis(call)] if call.shape(0) else 1
-    return OpCost(flops=elements - elements // length if length else 0)
+    shape = call.shape(0)
+    if not shape:
+        return FREE
+    along = running_axis(call)
+    lines = math.prod(dim for axis, dim in enumerate(shape) if axis != along)
+    return unless_none(shape[along], OpCost(flops=lines * (shape[along] - 1)))
 
 
 def running_axis(call: OpCall) -> int:

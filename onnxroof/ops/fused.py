@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onnxroof.ops.call import OpCost
+from onnxroof.ops.call import OpCost, unless_none
 from onnxroof.ops.geometry import normalize_axis
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ def fused_activation(call: OpCall) -> OpCost:
     axis = normalize_axis(call.attr("activation_axis", -1), y.rank)
     rows = math.prod(dim for position, dim in enumerate(y.dims) if position != axis)
     each = y.dims[axis]
-    if not each:
-        return OpCost()
     if name.lower() == "softmax":
-        return OpCost(0, rows * (5 * each - 2), rows * each)
-    return OpCost(0, rows * (5 * each - 1), rows * (each + 1))
+        return unless_none(each, OpCost(0, rows * (5 * each - 2), rows * each))
+    return unless_none(each, OpCost(0, rows * (5 * each - 1), rows * (each + 1)))

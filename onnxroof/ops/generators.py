@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import ends, is_exact, largest, upper
+from onnxroof.bounded import ends, interval, is_exact, largest, upper
 from onnxroof.graph.types import Constant, DType
 from onnxroof.graph.values import NUMPY_TYPE
 from onnxroof.ops.arithmetic import is_bounded
-from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import FREE, Impossible, OpCost, TensorInfo, Undetermined, unless_none
 from onnxroof.ops.element_types import dtype_attr
 from onnxroof.ops.geometry import ceil_div, normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule, value_rule
@@ -241,11 +241,9 @@ def multinomial_cost(call: OpCall) -> OpCost:
         ONNX operator reference.
     """
     batch, classes = call.shape(0)
-    if not classes:
-        return OpCost()
-    per_sample = 1 + (int(classes) - 1).bit_length()
-    flops = batch * (2 * classes - 1) + call.output().elements * per_sample
-    return OpCost(flops=flops, transcendentals=batch * classes)
+    low, high = (1 + max(end - 1, 0).bit_length() for end in ends(classes))
+    flops = batch * (2 * classes - 1) + call.output().elements * interval(low, high)
+    return unless_none(classes, OpCost(flops=flops, transcendentals=batch * classes))
 
 
 # -- windows ---------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from onnxroof.bounded import is_exact
 from onnxroof.graph.types import DTYPE_BY_CODE, DType
-from onnxroof.ops.call import Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, unless_none
 from onnxroof.ops.checks import require_equal, require_rank_at_least
 from onnxroof.ops.fused import fused_activation
 from onnxroof.ops.geometry import normalize_axes, normalize_axis
@@ -27,9 +28,7 @@ def standardized(rows: int, each: int, *, scale: bool = True, bias: bool = True)
     Per row of n: mean n, deviation n, square n, variance n, epsilon 1, root 1, division n; scale n
     and shift n if there are any.
     """
-    if not each:
-        return OpCost()
-    return OpCost(0, rows * ((5 + scale + bias) * each + 2), rows)
+    return unless_none(each, OpCost(0, rows * ((5 + scale + bias) * each + 2), rows))
 
 
 def root_mean_square(rows: int, each: int) -> OpCost:
@@ -37,7 +36,7 @@ def root_mean_square(rows: int, each: int) -> OpCost:
 
     Per row of n: square n, mean n, epsilon 1, root 1, division n, scale n.
     """
-    return OpCost(0, rows * (4 * each + 2), rows) if each else OpCost()
+    return unless_none(each, OpCost(0, rows * (4 * each + 2), rows))
 
 
 def per_row(call: OpCall) -> tuple[int, int]:
@@ -144,10 +143,9 @@ def grouped(leading: Shape, x: TensorInfo, groups: int) -> OpCost:
     """Cost of standardizing the groups of channels of (batch, channels)."""
     require_rank_at_least(x.rank, 2, "X")
     batch, channels = leading
-    if groups < 1 or channels % groups:
+    if groups < 1 or (is_exact(channels) and channels % groups):
         raise Impossible(f"{channels} channels do not divide into {groups} groups")
-    rows = batch * groups
-    return standardized(rows, x.elements // rows if rows else 0)
+    return standardized(batch * groups, math.prod(x.dims[1:]) // groups)
 
 
 @shape_rule("LayerNormalization")
@@ -245,11 +243,11 @@ def lp_normalization_cost(call: OpCall) -> OpCost:
     x = call.shape(0)
     axis = normalize_axis(call.attr("axis", -1), len(x))
     rows = math.prod(dim for position, dim in enumerate(x) if position != axis)
-    if not x or not x[axis]:
+    if not x:
         return OpCost()
     if call.attr("p", 2) == 1:
-        return OpCost(0, rows * (3 * x[axis] - 1))
-    return OpCost(0, rows * 3 * x[axis], rows)
+        return unless_none(x[axis], OpCost(0, rows * (3 * x[axis] - 1)))
+    return unless_none(x[axis], OpCost(0, rows * 3 * x[axis], rows))
 
 
 @cost_rule("MeanVarianceNormalization")
@@ -266,7 +264,7 @@ def mean_variance_normalization_cost(call: OpCall) -> OpCost:
     axes = normalize_axes(call.ints_attr("axes") or DEFAULT_MVN_AXES, len(x))
     each = math.prod(x[axis] for axis in axes)
     rows = math.prod(dim for axis, dim in enumerate(x) if axis not in axes)
-    return OpCost(0, rows * (5 * each + 1), rows) if each else OpCost()
+    return unless_none(each, OpCost(0, rows * (5 * each + 1), rows))
 
 
 declare("BatchNormalization", pointwise=True)

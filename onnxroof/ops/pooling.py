@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, lower, upper
 from onnxroof.graph.types import DType
-from onnxroof.ops.call import Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, unless_none
 from onnxroof.ops.checks import require_equal, require_rank
 from onnxroof.ops.fused import fused_activation
 from onnxroof.ops.geometry import ceil_div, sliding_window
@@ -50,13 +50,11 @@ def _whole_map(call: OpCall) -> Shape:
 
 def _norm_cost(exponent: float, outputs: int, each: int) -> OpCost:
     """`outputs` Lp norms of `each` values."""
-    if not each:
-        return OpCost()
     if exponent == 1:
-        return OpCost(0, outputs * (2 * each - 1))
+        return unless_none(each, OpCost(0, outputs * (2 * each - 1)))
     if exponent == 2:
-        return OpCost(0, outputs * 2 * each, outputs)
-    return OpCost(0, outputs * 3 * each, outputs * (each + 1))
+        return unless_none(each, OpCost(0, outputs * 2 * each, outputs))
+    return unless_none(each, OpCost(0, outputs * 3 * each, outputs * (each + 1)))
 
 
 def _exponent(call: OpCall) -> float:
@@ -172,8 +170,9 @@ def global_max_cost(call: OpCall) -> OpCost:
     Source
         ONNX operator reference, GlobalMaxPool.
     """
-    x = call.input(0).elements
-    return OpCost(0, x - call.output().elements if x else 0)
+    _, _, spatial = split_channels(call, call.shape(0))
+    each = math.prod(spatial)
+    return unless_none(each, OpCost(0, call.output().elements * (each - 1)))
 
 
 @cost_rule("GlobalLpPool")

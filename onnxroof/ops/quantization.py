@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onnxroof.bounded import is_exact, smallest
 from onnxroof.graph.types import DType
 from onnxroof.ops.activation import softmax_cost, softmax_rows
-from onnxroof.ops.call import Impossible, OpCost, TensorInfo
+from onnxroof.ops.call import Impossible, OpCost, TensorInfo, unless_none
 from onnxroof.ops.element_types import dtype_attr
 from onnxroof.ops.geometry import broadcast, ceil_div, normalize_axis
 from onnxroof.ops.reduction import reduced_shape, reduction_work
@@ -128,7 +128,7 @@ def dynamic_quantize_cost(call: OpCall) -> OpCost:
         ONNX operator reference.
     """
     elements = call.input(0).elements
-    return OpCost(flops=3 * elements + 6 if elements else 0)
+    return unless_none(elements, OpCost(flops=3 * elements + 6))
 
 
 @shape_rule("QuantizeWithOrder", domain=MICROSOFT)

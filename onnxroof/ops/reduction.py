@@ -12,7 +12,7 @@ from onnxroof.bounded import largest, smallest
 from onnxroof.graph.types import DType
 from onnxroof.graph.values import NUMPY_TYPE
 from onnxroof.ops.arithmetic import is_bounded, settle
-from onnxroof.ops.call import OpCost, TensorInfo, Undetermined
+from onnxroof.ops.call import OpCost, TensorInfo, Undetermined, unless_none
 from onnxroof.ops.geometry import normalize_axes, normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule, value_rule
 
@@ -92,7 +92,7 @@ def arg_cost(call: OpCall) -> OpCost:
         ONNX operator reference.
     """
     length = call.shape(0)[_axis(call)] if call.shape(0) else 1
-    return OpCost(flops=call.output().elements * (length - 1) if length else 0)
+    return unless_none(length, OpCost(flops=call.output().elements * (length - 1)))
 
 
 @cost_rule("ReduceSumInteger", domain=MICROSOFT)
@@ -113,10 +113,9 @@ def reduction_work(call: OpCall, a: int, b: int, c: int, d: int) -> OpCost:
     """Per output element that n are reduced to: flops a·n + b, transcendentals c·n + d."""
     shape = call.shape(0)
     length = math.prod(shape[axis] for axis in reduced_axes(call))
-    if not length:
-        return OpCost()
     rows = call.output().elements
-    return OpCost(flops=rows * (a * length + b), transcendentals=rows * (c * length + d))
+    cost = OpCost(flops=rows * (a * length + b), transcendentals=rows * (c * length + d))
+    return unless_none(length, cost)
 
 
 def reduced_axes(call: OpCall) -> tuple[int, ...]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxroof.bounded import is_exact, smallest, upper
+from onnxroof.bounded import ends, interval, is_exact, lower, smallest, upper
 from onnxroof.ops.call import FREE, Impossible, OpCost, Undetermined
+from onnxroof.ops.checks import can_be_equal, is_same
 from onnxroof.ops.geometry import ceil_div, normalize_axes
 from onnxroof.ops.registry import (
     INTERNAL_NHWC,
@@ -192,12 +193,29 @@ def resize_cost(call: OpCall) -> OpCost:
         return (
             FREE if read is None or written is None else OpCost(reads={0: smallest(read, written)})
         )
-    points = 1
-    for axis, (old, new) in enumerate(zip(data.dims, output.dims, strict=True)):
-        if old != new or _is_cropped(call, axis):
-            shrinks = call.attr("antialias", 0) and old > new > 0
-            points *= ceil_div(taps * old, new) if shrinks else taps
-    return OpCost(flops=output.elements * (2 * points - 1) if points != 1 else 0)
+    points = math.prod(
+        _points(call, axis, taps, old, new)
+        for axis, (old, new) in enumerate(zip(data.dims, output.dims, strict=True))
+    )
+    per_element = (2 * count - 1 if count != 1 else 0 for count in ends(points))
+    return OpCost(flops=output.elements * interval(*per_element))
+
+
+def _points(call: OpCall, axis: int, taps: int, old: int, new: int) -> int:
+    """Points of the input that make one of the output along an axis: 1 where nothing changes.
+
+    More than `taps` only where an antialiased axis shrinks; bounds where sizes are.
+    """
+    if is_same(old, new) and not _is_cropped(call, axis):
+        return 1
+    fewest = 1 if can_be_equal(old, new) and not _is_cropped(call, axis) else taps
+    least, most = max(lower(new), 1), taps
+    if call.attr("antialias", 0):
+        if upper(new) < lower(old):
+            fewest = max(fewest, ceil_div(taps * lower(old), max(upper(new), 1)))
+        if least < upper(old):
+            most = ceil_div(taps * upper(old), least)
+    return interval(fewest, most)
 
 
 def _is_cropped(call: OpCall, axis: int) -> bool:

@@ -40,7 +40,8 @@ declare("DynamicTimeWarping", domain=MICROSOFT, data_dependent=True)
 
 def _sort_comparisons(elements: int) -> int:
     """⌈log2 n⌉ per element: what merge sort needs at most (Knuth, TAOCP 3, 5.2.4)."""
-    return elements * (max(upper(elements), 1) - 1).bit_length()
+    low, high = (end * max(end - 1, 0).bit_length() for end in ends(elements))
+    return interval(low, high)
 
 
 # -- NonZero, Compress -----------------------------------------------------------------------
@@ -186,7 +187,8 @@ def top_k_cost(call: OpCall) -> OpCost:
     shape = call.shape(0)
     axis = normalize_axis(call.attr("axis", -1), len(shape))
     count = call.output().dims[axis]
-    per_row = shape[axis] * upper(count).bit_length()
+    levels = interval(lower(count).bit_length(), upper(count).bit_length())
+    per_row = shape[axis] * levels
     if call.attr("sorted", 1):
         per_row += _sort_comparisons(count)
     return OpCost(flops=math.prod(shape[:axis]) * math.prod(shape[axis + 1 :]) * per_row)

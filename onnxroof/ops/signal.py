@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import largest, lower, smallest, upper
+from onnxroof.bounded import ends, interval, largest, lower, smallest, upper
 from onnxroof.ops.call import Impossible, OpCost
 from onnxroof.ops.geometry import normalize_axis
 from onnxroof.ops.registry import MICROSOFT, cost_rule, declare, shape_rule
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def transform_flops(length: int, *, real: bool = False) -> int:
     """Operations of one Fourier transform: 5·n·⌈log₂n⌉, half of it (rounded up) when real."""
-    doublings = max(upper(length) - 1, 0).bit_length()
-    flops = 5 * length * doublings
+    low, high = (5 * end * max(end - 1, 0).bit_length() for end in ends(length))
+    flops = interval(low, high)
     return -(-flops // 2) if real else flops
 
 

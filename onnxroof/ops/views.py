@@ -12,6 +12,7 @@ from onnxroof.bounded import BoundedInt, interval, is_exact, largest, lower, upp
 from onnxroof.graph.types import DType
 from onnxroof.ops.arrays import int_scalar, int_vector
 from onnxroof.ops.call import Impossible, TensorInfo, Undetermined, no_traffic
+from onnxroof.ops.checks import is_same
 from onnxroof.ops.geometry import normalize_axes
 from onnxroof.ops.registry import (
     MICROSOFT,
@@ -115,7 +116,7 @@ def _copies_zero(axis: int, source: Shape, target: Shape) -> bool:
     With D the size copied, D · (other sizes of the source) = D · (other sizes of the target).
     """
     size = target[axis]
-    if isinstance(size, BoundedInt) and _is_same(size, source[axis]):
+    if is_same(size, source[axis]):
         return True
     others = (*target[:axis], *target[axis + 1 :])
     have, want = math.prod((*source[:axis], *source[axis + 1 :])), math.prod(others)
@@ -150,17 +151,11 @@ def _cancelled(source: Shape, target: Shape) -> tuple[int, int]:
     """Both element counts (−1 left out) without the bounded sizes that stand on both sides."""
     left, right = list(source), [size for size in target if size != -1]
     for size in [size for size in right if isinstance(size, BoundedInt)]:
-        twin = next((other for other in left if _is_same(size, other)), None)
+        twin = next((other for other in left if is_same(size, other)), None)
         if twin is not None:
             left = _without(left, twin)
             right = _without(right, size)
     return math.prod(left), math.prod(right)
-
-
-def _is_same(size: BoundedInt, other: int) -> bool:
-    if size is other:
-        return True
-    return isinstance(other, BoundedInt) and bool(size.name) and size.name == other.name
 
 
 def _without(sizes: list[int], gone: int) -> list[int]:

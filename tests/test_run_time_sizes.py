@@ -269,3 +269,37 @@ def test_a_bounded_size_beside_padding_stays_bounded() -> None:
     shape = shapes_of(model(text))["y"]
     assert shape is not None
     assert ends(shape[0]) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "Softmax(c)", "LogSoftmax(c)", "Hardmax(c)", "ReduceMean <keepdims = 1> (c)",
+        "ReduceLogSumExp <keepdims = 1> (c)", "ArgMax <axis = 1> (c)", "LpNormalization(c)",
+        "LayerNormalization(c, s)", "MeanVarianceNormalization <axes = [1]> (c)",
+        "CumSum(c, one)", "DynamicQuantizeLinear(c)", "Multinomial <sample_size = 3> (c)",
+        "GlobalMaxPool(d)", "GlobalLpPool <p = 1> (d)", "GlobalLpPool <p = 2> (d)",
+        "InstanceNormalization(d, t, t)", "GroupNormalization <num_groups = 1> (d, t, t)",
+        "Resize <mode = \"linear\"> (d, , , to8)", "Resize <mode = \"cubic\"> (d, , , to8)",
+        "Resize <mode = \"linear\", antialias = 1> (d, , , to8)",
+        "Resize <mode = \"linear\"> (d, , half)", "TopK(c, k)", "Relu(c)", "MatMul(e, c)",
+        "DFT(f, , one)",
+    ],
+)  # fmt: skip
+def test_the_cost_at_every_size_lies_within_that_of_a_bounded_one(node: str) -> None:
+    # c has 2 × n elements, n from 0 to 8, which --dim may set
+    text = f"""agraph (float[2,8] x, bool[8] p, float[3,2] e) => (float[q] z)
+        <float[1] s = {{1.0}}, float[2] t = {{1.0, 1.0}}, int64 one = {{1}}, int64[1] k = {{1}},
+         int64[3] to8 = {{1, 2, 8}}, float[3] half = {{1.0, 1.0, 0.5}}, int64[1] zero = {{0}},
+         int64[1] last = {{-1}}> {{
+        c = Compress <axis = 1> (x, p) d = Unsqueeze(c, zero) f = Unsqueeze(c, last)
+        y = {node} z = Identity(y) }}"""
+    text = text.replace("y = TopK", "y, i = TopK").replace(
+        "y = DynamicQuantizeLinear", "y, scale, point = DynamicQuantizeLinear"
+    )
+    least, most = ends(onnxroof.analyze(model(text), keep_going=True).totals.flops)
+    for size in range(9):
+        exact = onnxroof.analyze(model(text), dims={"c.1": size}, keep_going=True)
+        if not exact.problems and not exact.unresolved:
+            assert least <= exact.totals.flops_min, size
+            assert exact.totals.flops <= most, size

@@ -15,7 +15,7 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.errors import (
-    InvalidGraphError,
+    ShapeError,
     UnboundDimensionError,
     UnknownDimensionError,
     UsageError,
@@ -96,7 +96,7 @@ class Bindings:
         Raises:
             UnboundDimensionError: Free dimensions other than the leading one are not bound.
             UnknownDimensionError: `input_shapes` names an input that does not exist.
-            InvalidGraphError: An input has another number of dimensions than bound.
+            ShapeError: An input has another number of dimensions than bound.
         """
         check_inputs(graph.inputs, self.input_shapes)
         self._bind_names_of_shapes(graph.inputs)
@@ -107,8 +107,8 @@ class Bindings:
         infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
         for name, info in infos.items():
             if info.shape is not None and not is_countable(info.shape):
-                raise InvalidGraphError(
-                    f"input {quoted(name)}",
+                raise ShapeError(
+                    f"input {quoted(name)}: "
                     f"has more than 2^63 elements ({spelled(info.shape):.200}): bind smaller sizes",
                 )
         if missing:
@@ -262,14 +262,13 @@ def check_inputs(
             raise UnknownDimensionError("input", name, close, tuple(known))
         kind, declared = known[name].type.kind, known[name].type.shape
         if kind != "tensor":
-            raise InvalidGraphError(
-                f"input {quoted(name)}", f"is of type {kind} and has no shape to be bound"
+            raise ShapeError(
+                f"input {quoted(name)}: is of type {kind} and has no shape to be bound"
             )
         if declared is not None and len(declared) != len(shape):
-            raise InvalidGraphError(
-                f"input {quoted(name)}",
-                f"has {len(declared)} dimensions ({spelled(declared)}), "
-                f"{len(shape)} were bound ({spelled(shape)})",
+            raise ShapeError(
+                f"input {quoted(name)}: has {len(declared)} dimensions ({spelled(declared)}), "
+                f"{len(shape)} were bound ({spelled(shape)})"
             )
 
 

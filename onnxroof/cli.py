@@ -428,6 +428,7 @@ def formula(
     """
     import json
 
+    from onnxroof.errors import ShapeError
     from onnxroof.formula import formulas_of
     from onnxroof.options import parse_dims, parse_input_shapes
     from onnxroof.report.formulas import formulas_data, formulas_text
@@ -437,6 +438,8 @@ def formula(
         _write(json.dumps(formulas_data(forms), indent=2) + "\n", output)
     else:
         _write(formulas_text(forms), output)
+    if forms.reason:  # nothing has a formula: as where a report has no shapes
+        sys.exit(ShapeError.exit_code)
 
 
 @command.command("sweep")
@@ -689,10 +692,16 @@ def show_hardware(name: str) -> None:
 @_with_exit_codes
 def check_hardware(file: str) -> None:
     """Check a profile, your own in FILE or a shipped one; lists every problem at once."""
-    from onnxroof.errors import InvalidProfileError
-    from onnxroof.hardware.read import check_profile
+    from onnxroof.errors import InvalidProfileError, OnnxroofError, ProfileProblem
+    from onnxroof.hardware.read import check_profile, load_profile
+    from onnxroof.latency.runtime_read import load_runtime
 
-    problems = check_profile(file)
+    problems = [*check_profile(file)]
+    if not problems:
+        try:
+            load_runtime(load_profile(file).runtime)
+        except OnnxroofError as error:
+            problems.append(ProfileProblem("runtime", str(error)))
     if problems:
         raise InvalidProfileError(file, problems)
     _write(f"{file}: no problems\n", None)

@@ -57,7 +57,7 @@ def with_open_shapes(
 
     Raises:
         UnknownDimensionError: A shape for an input that does not exist.
-        InvalidGraphError: An input is no tensor, or has another number of dimensions.
+        ShapeError: An input is no tensor, or has another number of dimensions.
         UsageError: A size that cannot be, or another name for what is free already.
     """
     opened: dict[str, tuple[Dim, ...]] = {}

@@ -5,7 +5,7 @@ import pytest
 import onnxroof
 from onnxroof.bounded import ends, is_exact
 from onnxroof.errors import (
-    InvalidGraphError,
+    ShapeError,
     UnboundDimensionError,
     UnknownDimensionError,
     UsageError,
@@ -146,7 +146,7 @@ def test_a_name_twice_in_one_shape_has_one_size() -> None:
 
 
 def test_another_number_of_dimensions_is_an_error_with_both_shapes() -> None:
-    with pytest.raises(InvalidGraphError, match=r"3 dimensions \(batch×seq×8\), 2 were bound"):
+    with pytest.raises(ShapeError, match=r"3 dimensions \(batch×seq×8\), 2 were bound"):
         onnxroof.analyze(model(TWO), input_shapes={"x": (4, 5)})
 
 

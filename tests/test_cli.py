@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from onnxroof import cli
+from tests.builders import model
 from tests.report.models import UNKNOWN, contradiction, proto
 
 if TYPE_CHECKING:
@@ -249,3 +250,34 @@ def test_sections_come_when_asked_for(run: Callable[..., Run]) -> None:
     assert (code, err) == (0, "")
     for title in ("not fused", "never in memory", "alive over time", "better order"):
         assert title in out
+
+
+def test_a_shape_with_another_number_of_sizes_is_a_matter_of_shapes(
+    run: Callable[..., Run],
+) -> None:
+    code, _, err = run("report", RESNET, "--input", "input=1,3,10")
+    assert code == 4
+    assert "has 4 dimensions" in err
+
+
+def test_a_model_without_formulas_ends_as_its_report_does(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.onnx"
+    text = "agraph (float[2,3] x, float[4,5] w) => (float[q] y) { y = MatMul(x, w) }"
+    file.write_bytes(model(text).SerializeToString())
+    code, out, _ = run("formula", str(file))
+    assert code == run("report", str(file))[0] == 4
+    assert out.startswith("no formula: node")
+
+
+def test_a_profile_whose_runtime_nobody_knows_is_no_good_profile(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    board = tmp_path / "board.yaml"
+    text = (ROOT / "hardware_profiles" / "mobile-arm.yaml").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("runtime:")]
+    board.write_text("\n".join([*lines, "runtime: ort", ""]), encoding="utf-8")
+    code, _, err = run("hw", "check", str(board))
+    assert code == 5
+    assert "runtime: runtime 'ort' is not one of" in err

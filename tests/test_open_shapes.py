@@ -10,7 +10,7 @@ from onnx import helper
 import onnxroof
 from onnxroof.budgets.read import read_budgets
 from onnxroof.errors import (
-    InvalidGraphError,
+    ShapeError,
     UnboundDimensionError,
     UnknownDimensionError,
     UsageError,
@@ -151,7 +151,7 @@ def test_shapes_with_and_without_names_stand_side_by_side() -> None:
         ({"xx": ("n", 3, 32, 32)}, UnknownDimensionError, "did you mean 'x'"),
         (
             {"x": ("n", 3)},
-            InvalidGraphError,
+            ShapeError,
             r"has 4 dimensions \(1×3×32×32\), 2 were bound \(n×3\)",
         ),
         ({"x": ("8", 3, 32, 32)}, UsageError, "where it is left open"),
@@ -197,7 +197,7 @@ def test_what_the_error_says_can_be_pasted_whatever_the_name(name: str) -> None:
 
 def test_an_input_that_is_no_tensor_has_no_shape_to_open() -> None:
     proto = model("agraph (seq(float[2,3]) s) => (y) { y = SequenceLength(s) }")
-    with pytest.raises(InvalidGraphError, match="is of type sequence and has no shape"):
+    with pytest.raises(ShapeError, match="is of type sequence and has no shape"):
         onnxroof.analyze(proto, input_shapes={"s": ("n", 3)})
 
 
@@ -212,7 +212,7 @@ def test_names_of_a_file_are_quoted_in_the_option_that_binds_them() -> None:
 
 
 def test_a_formula_needs_shapes_of_the_right_rank() -> None:
-    with pytest.raises(InvalidGraphError, match="has 4 dimensions"):
+    with pytest.raises(ShapeError, match="has 4 dimensions"):
         formulas_of(model(FIXED), input_shapes={"x": (1, 3)})
 
 

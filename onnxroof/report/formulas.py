@@ -60,7 +60,7 @@ def totals_lines(forms: ClosedForms, fusion: str = "") -> list[str]:
         ends = [f"{printable(n)} {size}, not {size + 1}" for n, size in forms.largest.items()]
         lines[0] += f" (the model takes {'; '.join(ends)})"
     if forms.reason:
-        return [*lines, f"no formula: {printable(forms.reason)}"]
+        return [*lines[: bool(named)], f"no formula: {printable(forms.reason)}"]
     rows = [
         (labels[key], _right_side(forms, key, common))
         for key in QUANTITIES

@@ -29,24 +29,28 @@ _Tensor = tuple[int, int, int]
 def pack(lifetimes: Lifetimes, alignment_bytes: int = 64) -> ArenaPlan:
     """The best packing of all tensors, graph inputs and outputs included.
 
+    What a step holds besides, inside its bodies, is a tensor of that step alone.
+
     Raises:
         ValueError: The alignment is not a positive power of two.
     """
     if alignment_bytes < 1 or alignment_bytes & (alignment_bytes - 1):
         raise ValueError(f"alignment must be a power of two, not {alignment_bytes}")
+    columns = lifetimes.names, lifetimes.sizes, lifetimes.births, lifetimes.deaths
     kept = [
-        position
-        for position, size in enumerate(lifetimes.sizes)
-        if size and lifetimes.deaths[position] >= lifetimes.births[position]
+        (birth, death, size, name)
+        for name, size, birth, death in zip(*columns, strict=True)
+        if size and death >= birth
     ]
-    kept.sort(key=lambda position: lifetimes.births[position])
+    kept += [
+        (step, step, size, f"inside the bodies of node {step}")
+        for step, size in enumerate(lifetimes.extra)
+        if size
+    ]
+    kept.sort(key=lambda tensor: tensor[0])
     tensors = [
-        (
-            lifetimes.births[position],
-            lifetimes.deaths[position],
-            -(-lifetimes.sizes[position] // alignment_bytes) * alignment_bytes,
-        )
-        for position in kept
+        (birth, death, -(-size // alignment_bytes) * alignment_bytes)
+        for birth, death, size, _ in kept
     ]
     tried = _packings(tensors)
     name, offsets = min(tried.items(), key=lambda item: _height(tensors, item[1]))
@@ -57,11 +61,8 @@ def pack(lifetimes: Lifetimes, alignment_bytes: int = 64) -> ArenaPlan:
         packer=name,
         sizes_by_packer=tuple((key, _height(tensors, value)) for key, value in tried.items()),
         placements=tuple(
-            Placement(
-                lifetimes.names[position], offset, lifetimes.sizes[position],
-                lifetimes.births[position], lifetimes.deaths[position],
-            )
-            for position, offset in zip(kept, offsets, strict=True)
+            Placement(name, offset, size, birth, death)
+            for (birth, death, size, name), offset in zip(kept, offsets, strict=True)
         ),
     )  # fmt: skip
 

@@ -62,7 +62,9 @@ def _advice(plan: MemoryPlan, *, main: bool) -> str:
         return "nothing is known to be large"
     workspace = 0 if main else plan.fused_peak.workspace_bytes
     if workspace > tensors[0].nbytes:
-        return f"at {step.label} the largest part is its workspace of {workspace:,} bytes"
+        has_bodies = bool(plan.kernels.kernels[step.index].bodies)
+        what = "what its bodies hold," if has_bodies else "its workspace of"
+        return f"at {step.label} the largest part is {what} {workspace:,} bytes"
     return (
         f"at {step.label} the largest tensor is {tensors[0].name} with "
         f"{tensors[0].nbytes:,} bytes; reduce batch or resolution, or split there"

@@ -68,8 +68,8 @@ class MemoryPlan:
 
     @cached_property
     def preallocated_bytes(self) -> int:
-        """Every activation in a buffer of its own."""
-        return sum(self.lifetimes.sizes)
+        """Every activation in a buffer of its own, and what bodies hold."""
+        return sum(self.lifetimes.sizes) + sum(self.lifetimes.extra)
 
     @cached_property
     def average_bytes(self) -> float:
@@ -158,10 +158,12 @@ class MemoryPlan:
 
     def fused_row(self) -> MemoryRow:
         """The line of the table that depends on the runtime."""
-        workspace = self.fused_peak.workspace_bytes
+        peak = self.fused_peak
         rule = f"kernels of {self.kernels.runtime}"
-        if workspace:
-            rule += f", {workspace:,} bytes of workspace"
+        if peak.workspace_bytes and peak.step is not None:
+            has_bodies = bool(self.kernels.kernels[peak.step.index].bodies)
+            what = "inside its bodies" if has_bodies else "of workspace"
+            rule += f", {peak.workspace_bytes:,} bytes {what}"
         return _row("fused", "peak after fusion", self.fused_peak, rule)
 
     def table(self) -> tuple[MemoryRow, ...]:
@@ -243,10 +245,14 @@ def plan_memory(plan: KernelPlan) -> MemoryPlan:
     alive.sort(key=lambda position: -lifetimes.sizes[position])
     if lifetimes.least:
         peak = interval(min(peak, lifetimes.lower_bytes(alive)), peak)
+    held = [LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]
+    if step is not None and lifetimes.extra[step.index]:
+        held.append(LiveTensor(f"inside {step.label}", lifetimes.extra[step.index]))
+        held.sort(key=lambda tensor: -tensor.nbytes)
     return MemoryPlan(
         peak_activation_bytes=peak,
         peak_node=step,
-        peak_tensors=tuple([LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]),
+        peak_tensors=tuple(held),
         live_bytes=tuple(live),
         unknown=lifetimes.unknown,
         kernels=plan,

@@ -165,3 +165,28 @@ def test_figures_stand_in_their_order(name: str) -> None:
     assert max(point.live_bytes for point in plan.timeline()) == plan.peak_activation_bytes
     assert len(plan.timeline(10)) <= 10
     assert [row.key for row in plan.table()][:3] == ["weights", "preallocated", "liveness"]
+
+
+IN_A_BODY = (
+    "g (float[8,8] x, bool c) => (float y) { y = If(c) "
+    "<then_branch = t () => (float[8,8] a) { p = Relu(x)  a = Exp(p) },"
+    " else_branch = e () => (float[8,8] b) { b = Identity(x) }> }"
+)
+# bytes: x and y 8·8·4 = 256 each, c 1; inside the branch p beside a, which is y
+
+
+def test_what_a_branch_holds_is_in_every_figure() -> None:
+    plan = memory(IN_A_BODY)
+    inside = plan.lifetimes.extra[0]
+    assert inside == 256
+    assert plan.peak_activation_bytes == 256 + 1 + 256 + inside
+    assert plan.preallocated_bytes == plan.peak_activation_bytes
+    # each of the four buffers begins at a multiple of 64: the one byte of c takes 64
+    assert plan.arena.nbytes == plan.arena.lower_bound_bytes == 256 + 64 + 256 + inside
+    parts = {tensor.name: tensor.nbytes for tensor in plan.peak_tensors}
+    assert parts == {"x": 256, "c": 1, "y": 256, "inside If#0": inside}
+
+
+def test_what_a_branch_holds_is_no_workspace() -> None:
+    (row,) = [row for row in memory(IN_A_BODY).table() if row.key == "fused"]
+    assert "256 bytes inside its bodies" in row.rule

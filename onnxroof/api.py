@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from operator import index
 from pathlib import Path
@@ -218,11 +220,22 @@ def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
 def _profiles(
     hardware: Hardware | Iterable[Hardware] | None, threads: int | None
 ) -> tuple[HardwareProfile, ...]:
-    loaded = [profile_of(item) for item in _several(hardware)]
+    loaded = _told_apart([profile_of(item) for item in _several(hardware)])
     if threads is None:
         return tuple(loaded)
     _check_count(threads, "threads")
     return tuple(item if item.threads is None else item.for_threads(threads) for item in loaded)
+
+
+def _told_apart(profiles: list[HardwareProfile]) -> list[HardwareProfile]:
+    """The profiles with a number behind names that repeat: v100, v100_2."""
+    seen: Counter[str] = Counter()
+    found: list[HardwareProfile] = []
+    for profile in profiles:
+        seen[profile.name] += 1
+        times = seen[profile.name]
+        found.append(profile if times == 1 else replace(profile, name=f"{profile.name}_{times}"))
+    return found
 
 
 def _several(hardware: object) -> Iterable[object]:

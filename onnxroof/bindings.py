@@ -15,6 +15,7 @@ from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
 
 from onnxroof.errors import (
+    InvalidGraphError,
     ShapeError,
     UnboundDimensionError,
     UnknownDimensionError,
@@ -107,8 +108,8 @@ class Bindings:
         infos = {item.name: self._input_info(item, missing) for item in graph.inputs}
         for name, info in infos.items():
             if info.shape is not None and not is_countable(info.shape):
-                raise ShapeError(
-                    f"input {quoted(name)}: "
+                raise InvalidGraphError(
+                    f"input {quoted(name)}",
                     f"has more than 2^63 elements ({spelled(info.shape):.200}): bind smaller sizes",
                 )
         if missing:

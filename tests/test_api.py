@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import logging
 import pickle
@@ -279,3 +280,11 @@ def test_what_is_said_of_a_device_does_not_depend_on_the_others() -> None:
             assert analysis.kernels_on(device).traffic_bytes == alone.kernels.traffic_bytes
             assert analysis.memory_on(device).fused_peak.nbytes == alone.memory.fused_peak.nbytes
     assert both[0].kernels.traffic_bytes != both[1].kernels.traffic_bytes
+
+
+def test_two_devices_of_one_name_are_told_apart() -> None:
+    profile = onnxroof.load_profile("v100")
+    faster = dataclasses.replace(profile, kernel_overhead_seconds=0.0)
+    analysis = onnxroof.analyze(MODELS / "resnet50.onnx", [profile, faster])
+    assert [result.hardware.name for result in analysis.rooflines] == ["v100", "v100_2"]
+    assert analysis.rooflines[1].bound_seconds < analysis.rooflines[0].bound_seconds

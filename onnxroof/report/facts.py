@@ -62,6 +62,12 @@ def assumptions(analysis: Analysis) -> list[str]:
         said.append(_data_dependent_line(analysis.data_dependent))
     if analysis.totals.per_trip:
         said.append("loops whose number of trips only a run tells are counted for one trip")
+    said += [
+        f"{result.hardware.name} is expected below the roofline bound: its algorithms (Winograd)"
+        " multiply less than the formulas count"
+        for result in analysis.rooflines
+        if result.expected and result.latency_seconds < result.bound_seconds
+    ]
     shown = analysis.kernels
     said += [
         f"{result.hardware.name} launches the {units.plural(len(result.plan.kernels), 'kernel')} of"

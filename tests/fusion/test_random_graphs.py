@@ -113,6 +113,8 @@ def test_invariants_hold_for_random_graphs(text: str) -> None:
         workspace = memory.fused_peak.workspace_bytes
         assert memory.fused_peak.nbytes - workspace <= memory.preallocated_bytes
         assert memory.table()
+        assert memory.in_place_peak.nbytes <= memory.peak_activation_bytes
+        assert memory.shared_peak.nbytes <= memory.aliased_peak.nbytes
 
 
 def groups(cost: GraphCost) -> list[list[tuple[object, ...]]]:

@@ -27,13 +27,16 @@ COUNT: Mapping[str, float] = {**_DECIMAL, "K": 10**3, "B": 10**9}
 EXAMPLES = {id(SECONDS): "5ms", id(BYTES): "64MiB", id(COUNT): "2G"}
 
 
-def parse_amount(text: str, unit_factors: Mapping[str, float], where: str) -> float:
+def parse_amount(
+    text: str, unit_factors: Mapping[str, float], where: str, example: str = ""
+) -> float:
     """The number in base units.
 
     Args:
         text: "5ms"; a space may stand before the unit.
         unit_factors: `SECONDS`, `BYTES` or `COUNT`.
         where: What is being read, for the message: "--max-latency".
+        example: An amount as one might be meant there, for the message.
 
     Raises:
         UsageError: Not a number with one of the units.
@@ -41,11 +44,13 @@ def parse_amount(text: str, unit_factors: Mapping[str, float], where: str) -> fl
     found = _AMOUNT.fullmatch(text.strip())
     factor = unit_factors.get(found[2]) if found else None
     if found is None or factor is None:
-        units = ", ".join(unit or "none" for unit in unit_factors)
-        example = EXAMPLES[id(unit_factors)]
+        units = ", ".join(filter(None, unit_factors))
+        meant = (
+            "a number, with a unit or without," if "" in unit_factors else "a number with a unit"
+        )
         raise UsageError(
-            f"{where} {quoted(text)}: a number with a unit is meant, for example {example}"
-            f" (units: {units})"
+            f"{where} {quoted(text)}: {meant} is meant, for example"
+            f" {example or EXAMPLES[id(unit_factors)]} (units: {units})"
         )
     whole = "." not in found[1]
     return int(found[1]) * factor if whole else float(found[1]) * factor

@@ -204,3 +204,32 @@ def test_limits_on_kernels_and_traffic_hold_on_each_device_whatever_the_order(
     assert answers[0] == answers[1]
     assert answers[0]["v100", "kernels"] == (56, "within")
     assert answers[0]["10980xe", "kernels"][1] == "exceeds"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [("--max-params", "5MB", "for example 5M"), ("--max-kernels", "few", "for example 200")],
+)
+def test_an_amount_that_is_none_is_answered_with_one_that_fits(
+    run: Callable[..., Run], folder: Path, option: str, text: str, says: str
+) -> None:
+    code, _, err = run("check", str(folder / "w8.onnx"), option, text)
+    assert code == 2
+    assert says in err
+    assert "with a unit or without" in err
+
+
+def test_lint_says_how_many_nodes_it_could_not_judge(
+    run: Callable[..., Run], tmp_path: Path
+) -> None:
+    text = "agraph (float[2,4] x) => (float[2,4] y) { a = acme.Mystery (x)  y = acme.Other (a) }"
+    onnx.save(model(text, opsets={"acme": 1}), tmp_path / "custom.onnx")
+    code, out, _ = run("lint", str(tmp_path / "custom.onnx"), "--hw", "v100")
+    assert code == 0
+    assert "2 of 2 nodes could not be judged" in " ".join(out.split())
+    document = json.loads(run("lint", str(tmp_path / "custom.onnx"), "--format", "json")[1])
+    shown = document["models"][0] if "models" in document else document
+    assert (shown["nodes"], shown["unknown_nodes"]) == (2, 2)
+    sarif = json.loads(run("lint", str(tmp_path / "custom.onnx"), "--format", "sarif")[1])
+    (said,) = sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert "2 of 2 nodes" in said["message"]["text"]

@@ -24,13 +24,20 @@ class LimitKind:
         key: In a budget file: "max_latency"; the flag is the same with hyphens.
         metric: Name of the metric.
         unit_factors: Units it may be written in.
-        help: For the command line.
+        what: What it limits, for the command line.
+        example: An amount as one might be meant.
     """
 
     key: str
     metric: str
     unit_factors: Mapping[str, float]
-    help: str
+    what: str
+    example: str
+
+    @property
+    def help(self) -> str:
+        """For the command line."""
+        return f"{self.what}: {self.example}."
 
     @property
     def flag(self) -> str:
@@ -42,22 +49,24 @@ class LimitKind:
         from onnxroof.budgets.records import Limit
         from onnxroof.metrics import METRICS
 
-        amount = parse_amount(text, self.unit_factors, where)
+        amount = parse_amount(text, self.unit_factors, where, self.example)
         return Limit(METRICS[self.metric], amount, self.key.startswith("min_"))
 
 
 KINDS = (
-    LimitKind("max_latency", "latency_seconds", SECONDS, "Time of one run: 5ms."),
-    LimitKind("min_throughput", "throughput", COUNT, "Samples a second: 200."),
+    LimitKind("max_latency", "latency_seconds", SECONDS, "Time of one run", "5ms"),
+    LimitKind("min_throughput", "throughput", COUNT, "Samples a second", "200"),
     LimitKind(
-        "max_peak_memory", "peak_memory_bytes", BYTES, "Weights and live activations: 64MiB."
+        "max_peak_memory", "peak_memory_bytes", BYTES, "Weights and live activations", "64MiB"
     ),
-    LimitKind("max_activations", "peak_activation_bytes", BYTES, "Live activations alone: 4MiB."),
-    LimitKind("max_traffic", "traffic_bytes", BYTES, "Bytes the kernels move, on each --hw: 50MB."),
-    LimitKind("max_flops", "flops", COUNT, "Floating-point operations: 2G."),
-    LimitKind("max_macs", "macs", COUNT, "Multiply-accumulates: 1G."),
-    LimitKind("max_params", "parameters", COUNT, "Parameters: 5M."),
-    LimitKind("max_model_size", "model_bytes", BYTES, "The file and its external data: 20MB."),
-    LimitKind("max_kernels", "kernels", COUNT, "Kernels a runtime launches, on each --hw: 200."),
+    LimitKind("max_activations", "peak_activation_bytes", BYTES, "Live activations alone", "4MiB"),
+    LimitKind(
+        "max_traffic", "traffic_bytes", BYTES, "Bytes the kernels move, on each --hw", "50MB"
+    ),
+    LimitKind("max_flops", "flops", COUNT, "Floating-point operations", "2G"),
+    LimitKind("max_macs", "macs", COUNT, "Multiply-accumulates", "1G"),
+    LimitKind("max_params", "parameters", COUNT, "Parameters", "5M"),
+    LimitKind("max_model_size", "model_bytes", BYTES, "The file and its external data", "20MB"),
+    LimitKind("max_kernels", "kernels", COUNT, "Kernels a runtime launches, on each --hw", "200"),
 )
 """Every limit, in the order of reports."""

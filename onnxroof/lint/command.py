@@ -117,6 +117,7 @@ def lint(
 
 def _result(analysis: Analysis, rules: tuple[Rule, ...], values: WeightValues | None) -> LintResult:
     device = analysis.rooflines[0].hardware.name if analysis.rooflines else ""
+    found = analysis.coverage
     return LintResult(
         model=analysis.model.path or analysis.model.graph.name or "model in memory",
         hardware=device,
@@ -124,6 +125,8 @@ def _result(analysis: Analysis, rules: tuple[Rule, ...], values: WeightValues | 
         findings=run_rules(analysis, rules, values),
         skipped=None if values is None else values.skipped,
         read_bytes=None if values is None else values.read_bytes,
+        nodes=found.nodes,
+        unknown_nodes=sum(nodes for nodes, _ in found.unknown.values()),
     )
 
 

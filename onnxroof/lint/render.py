@@ -158,6 +158,8 @@ def as_dict(result: LintResult) -> dict[str, object]:
         "hardware": result.hardware or None,
         "runtime": result.runtime,
         "counts": dict(result.counts()),
+        "nodes": result.nodes,
+        "unknown_nodes": result.unknown_nodes,
         "findings": [finding_dict(finding) for finding in result.findings],
         "accepted": [
             {**finding_dict(finding), "reason": reason} for finding, reason in result.accepted

@@ -28,6 +28,8 @@ class LintResult:
         unmatched: Codes of baseline entries that match nothing.
         skipped: Reason → weights whose values could not be looked at.
         read_bytes: Bytes of weights looked at; None when values were not asked for.
+        nodes: Nodes of the model, bodies included.
+        unknown_nodes: Those of them whose cost is not known, which no rule can judge by it.
     """
 
     model: str
@@ -38,6 +40,8 @@ class LintResult:
     unmatched: tuple[str, ...] = ()
     skipped: Mapping[str, int] | None = None
     read_bytes: int | None = None
+    nodes: int = 0
+    unknown_nodes: int = 0
 
     def counts(self) -> Mapping[str, int]:
         """Severity → number of findings, the worst first; none left out."""
@@ -99,9 +103,18 @@ def saving_text(seconds: float | None, nbytes: float | None) -> str:
     return ", ".join(parts)
 
 
+def unjudged(result: LintResult) -> str:
+    """How many nodes rules about work, traffic and time could not judge."""
+    return (
+        f"{result.unknown_nodes:,} of {units.plural(result.nodes, 'node')} could not be judged by"
+        " cost: what they cost is not known (onnxroof report says why)"
+    )
+
+
 def notes(result: LintResult) -> list[str]:
     """What a reader should know besides the findings."""
-    said = [
+    said = [unjudged(result)] if result.unknown_nodes else []
+    said += [
         f"{units.plural(count, 'weight')} not looked at: {reason}; value checks skipped"
         for reason, count in (result.skipped or {}).items()
     ]

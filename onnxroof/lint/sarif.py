@@ -14,6 +14,7 @@ from urllib.parse import quote
 from onnxroof import __version__
 from onnxroof.lint.documentation import text_of
 from onnxroof.lint.registry import all_rules
+from onnxroof.lint.result import unjudged
 from onnxroof.lint.rule import Severity
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def render_sarif(result: LintResult) -> str:
     found = [*result.findings, *(finding for finding, _ in result.accepted)]
     codes = sorted({finding.code for finding in found})
     reasons = {id(finding): reason for finding, reason in result.accepted}
-    run = {
+    run: dict[str, object] = {
         "tool": {
             "driver": {
                 "name": "onnxroof",
@@ -50,6 +51,9 @@ def render_sarif(result: LintResult) -> str:
             for finding in found
         ],
     }
+    if result.unknown_nodes:
+        said = {"level": "warning", "message": {"text": unjudged(result)}}
+        run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": [said]}]
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -161,7 +161,7 @@ def test_one_file_covers_several_deployments(tmp_path: Path) -> None:
         ("schema_version: 1", "budgets: a list of budgets is meant"),
         ("schema_version: 1\nbudgets: [{hardware: v100}]", "it sets no limit"),
         ("schema_version: 1\nbudgets: [{max_latency: 5ms}]", "need `hardware`"),
-        ("schema_version: 1\nbudgets: [{max_macs: 5ms}]", "for example 2G"),
+        ("schema_version: 1\nbudgets: [{max_macs: 5ms}]", "for example 1G"),
         ("schema_version: 1\nbudgets: [{max_mac: 5}]", "did you mean max_macs?"),
         ("schema_version: 1\nbudgets: [{max_macs: 5, max_macs: 6}]", "stands twice"),
         ("schema_version: 1\nbudgets: [{max_macs: 5, dims: {a: x}}]", "{batch: 1}"),

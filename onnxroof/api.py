@@ -82,7 +82,8 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
             set's, or the path of a YAML file; None takes each profile's default. `kernels` and
             `memory` are those of the first device.
         peak: "vendor" for data-sheet peaks, "sustained" for measured ones.
-        threads: Threads to use, on devices that have them; None takes the profile's default.
+        threads: Threads to use, on devices that have them; others say that they have none.
+            None takes the profile's default.
         operators: YAML file that describes operators of your own (see `onnxroof.plugins`).
         keep_going: Return a partial analysis (see `Analysis.problems`) where a node contradicts
             its operator's text, instead of raising.
@@ -126,6 +127,7 @@ def analyze(  # noqa: PLR0913 - every argument is one choice of the caller
         *findings.assumptions,
         *cost.assumptions,
         *missed,
+        *_without_threads(profiles, threads),
     )
     return Analysis(
         model=model,
@@ -225,6 +227,15 @@ def _profiles(
         return tuple(loaded)
     _check_count(threads, "threads")
     return tuple(item if item.threads is None else item.for_threads(threads) for item in loaded)
+
+
+def _without_threads(profiles: Sequence[HardwareProfile], threads: int | None) -> list[str]:
+    """Which devices have no threads, where a number of them was asked for."""
+    return [
+        f"{profile.name} has no threads: the number asked for changes nothing there"
+        for profile in profiles
+        if threads is not None and profile.threads is None
+    ]
 
 
 def _told_apart(profiles: list[HardwareProfile]) -> list[HardwareProfile]:

@@ -288,3 +288,9 @@ def test_two_devices_of_one_name_are_told_apart() -> None:
     analysis = onnxroof.analyze(MODELS / "resnet50.onnx", [profile, faster])
     assert [result.hardware.name for result in analysis.rooflines] == ["v100", "v100_2"]
     assert analysis.rooflines[1].bound_seconds < analysis.rooflines[0].bound_seconds
+
+
+def test_threads_of_a_device_without_any_are_said_to_change_nothing() -> None:
+    analysis = onnxroof.analyze(MODELS / "resnet50.onnx", ["v100", "mobile-arm"], threads=2)
+    said = [line for line in analysis.assumptions if "no threads" in line]
+    assert said == ["v100 has no threads: the number asked for changes nothing there"]

@@ -320,8 +320,9 @@ class HardwareProfile:
             return self._scaled(threads)
         counts = sorted({self.threads, *(v.threads or 0 for v in self.thread_variants)})
         listed = ", ".join(map(str, counts))
+        fewer = f", and fewer than {self.threads} are scaled" if self.cores is not None else ""
         raise ProfileError(
-            f"profile {self.name} has no figures for {threads} threads; it has: {listed}"
+            f"profile {self.name} has no figures for {threads} threads; it has: {listed}{fewer}"
         )
 
     def _scaled(self, threads: int) -> HardwareProfile:

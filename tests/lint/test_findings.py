@@ -218,3 +218,64 @@ def test_a_grouped_convolution_is_told_by_the_two_times_that_are_compared() -> N
     assert "does 2.25 FLOP/byte: its arithmetic takes 7.36 µs, its traffic 57.1 µs" in (
         finding.message
     )
+
+
+def test_activations_are_held_against_a_cache_as_the_budgets_of_a_report_do() -> None:
+    # x and its convolution are 64·120·120·4 = 3,686,400 bytes each; l3 has 4 MiB, which are
+    # 4.19 MB. Convolution and ReLU are one kernel.
+    text = """agraph (float[1,64,120,120] x, float[64,64,3,3] w) => (float y) {
+        a = MaxPool<kernel_shape = [2, 2], strides = [2, 2]> (x)
+        b = Conv<pads = [1, 1, 1, 1]> (x, w)
+        c = Relu (b)
+        d = MaxPool<kernel_shape = [8, 8], strides = [8, 8]> (c)
+        e = ReduceSum<keepdims = 0> (d)
+        f = ReduceSum<keepdims = 0> (a)
+        y = Add (e, f)
+    }"""
+    analysis = analyze(model(text), "mobile-arm")
+    held = analysis.memory.fused_peak
+    # x, w of 64·64·9·4 = 147,456, the pooled x of a quarter, and the convolution with its ReLU
+    assert held.nbytes == 3_686_400 + 147_456 + 921_600 + 3_686_400
+    (budget,) = [
+        item for item in analysis.to_dict()["memory"]["budgets"] if item["level"] == "l3"
+    ]  # fmt: skip
+    assert budget["needed_bytes"] == held.nbytes
+    over = [nbytes for nbytes in analysis.memory.fused_live_bytes if nbytes > 4 * 2**20]
+    assert len(over) > 0.1 * len(analysis.kernels.kernels)  # more than a few: nothing to say
+    few = "\n".join(f"z{at} = Neg (z{at - 1})" for at in range(1, 60))
+    text = text.replace("y = Add (e, f)", f"z0 = Add (e, f)\n{few}\ny = Neg (z59)")
+    finding = linted(model(text), "mobile-arm")["few-nodes-exceed-cache"]
+    # the pools before and after the convolution hold a tensor of 3,686,400 and one of 921,600
+    assert finding.message == (
+        "8.44 MB of activations after fusion at Conv#1 and 2 more exceed the 4.19 MB of l3, as they"
+        " do at 3 of 66 kernels"
+    )
+
+
+def test_what_fits_after_fusion_is_no_finding() -> None:
+    # node by node a and its ReLU are 2·2,097,152 bytes beside x, over the 4 MiB of l3; as one
+    # kernel x and b are 64·64·64·4 = 1,048,576 and 2,097,152
+    text = """agraph (float[1,64,64,64] x, float[128,64,1,1] w) => (float y) {
+        a = Conv (x, w)   b = Relu (a)   s = ReduceSum<keepdims = 0> (b)
+        t = ReduceSum<keepdims = 0> (x)  u = Add (s, t)
+        %s
+        y = Neg (u)
+    }"""
+    few = "\n".join(f"z{at} = Neg ({'u' if at == 0 else f'z{at - 1}'})" for at in range(30))
+    analysis = analyze(model(text % few), "mobile-arm")
+    assert analysis.memory.peak_activation_bytes > 4 * 2**20
+    assert analysis.memory.fused_peak.nbytes < 4 * 2**20
+    assert "few-nodes-exceed-cache" not in linted(model(text % few), "mobile-arm")
+
+
+def test_main_memory_is_held_against_what_the_budgets_of_a_report_hold_against_it() -> None:
+    text = "agraph (float[65536,65536] x) => (float[65536,65536] y) { y = Relu (x) }"
+    analysis = analyze(model(text), "v100")
+    (budget,) = [
+        item for item in analysis.to_dict()["memory"]["budgets"] if item["level"] == "dram"
+    ]  # fmt: skip
+    finding = linted(model(text), "v100")["peak-exceeds-main-memory"]
+    # two tensors of 4·2³² bytes on 16 GiB
+    assert budget["excess_bytes"] == 2 * 4 * 2**32 - 16 * 2**30
+    assert "activations (34.4 GB) do not fit the 17.2 GB of dram" in finding.message
+    assert finding.saving_bytes == budget["excess_bytes"]

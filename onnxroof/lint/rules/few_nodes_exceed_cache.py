@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from onnxroof.lint.rule import Finding
 
 _FEW = 0.1
-"""Share of the nodes that may spill, so that it is worth doing something about them."""
+"""Share of the kernels that may spill, so that it is worth doing something about them."""
 
 
 class FewNodesExceedCache(Rule):
-    """The activations fit the last cache or scratchpad everywhere but at a few nodes.
+    """The activations fit the last cache or scratchpad everywhere but at a few kernels.
 
     ## Why it costs
     What does not fit goes out to main memory and back, at a fraction of the bandwidth; on a
-    microcontroller it does not run. Where only a few nodes exceed the level, changing these makes
-    the whole network fit. Not reported for GPUs, whose kernels pass through main memory anyway.
+    microcontroller it does not run. Where only a few kernels exceed the level, changing these makes
+    the whole network fit. What is alive is counted after fusion, workspace included, as in the
+    report's budgets. Not reported for GPUs, whose kernels pass through main memory anyway.
 
     ## Flagged
         # onnxroof lint --hw mobile-arm
@@ -52,7 +53,7 @@ class FewNodesExceedCache(Rule):
         }
 
     ## What to do
-    Shrink the resolution or the width at the nodes named, split them into patches, store
+    Shrink the resolution or the width at the kernels named, split them into patches, store
     activations in a narrower type, or look for an order of the nodes with a lower peak.
     """
 
@@ -76,16 +77,18 @@ class FewNodesExceedCache(Rule):
 
     def _cache(self, analysis: Analysis, level: MemoryLevel, *, strict: bool) -> Iterator[Finding]:
         capacity = level.capacity_bytes or 0
-        live = analysis.memory.live_bytes
+        memory = analysis.memory
+        live = memory.fused_live_bytes
         over = [index for index, nbytes in enumerate(live) if nbytes > capacity]
         if not over or (len(over) > _FEW * len(live) and not strict):
             return
-        peak = int(analysis.memory.peak_activation_bytes)
-        names = [analysis.nodes[i].name for i in sorted(over, key=lambda i: -live[i])]
+        peak = memory.fused_peak.nbytes
+        kernels = analysis.kernels.kernels
+        names = [kernels[i].name for i in sorted(over, key=lambda i: -live[i])]
         yield self.found(
-            f"{units.size(peak)} of activations at {named(names, 1)} exceed the"
-            f" {units.binary_size(capacity)} of {level.level}, as they do at"
-            f" {len(over)} of {units.plural(len(live), 'node')}",
+            f"{units.size(peak)} of activations after fusion at {named(names, 1)} exceed the"
+            f" {units.size(capacity)} of {level.level}, as they do at"
+            f" {len(over)} of {units.plural(len(live), 'kernel')}",
             nodes=names[:10],
             nbytes=peak - capacity,
             level=level.level,

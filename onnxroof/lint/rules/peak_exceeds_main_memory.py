@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onnxroof import units
 from onnxroof.lint.reading import device
 from onnxroof.lint.rule import Rule, Severity
+from onnxroof.memory import check_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,9 @@ class PeakExceedsMainMemory(Rule):
 
     ## What to do
     A smaller batch, narrower types for weights and activations, an order of the nodes with a lower
-    peak, a larger device, or several. The figure holds without arenas, workspaces and whatever
-    else lives on the device: leave some room.
+    peak, a larger device, or several. The figure is that of the report's budgets, weights and the
+    arena of the activations; workspaces and whatever else lives on the device come on top: leave
+    some room.
     """
 
     code = "MEM001"
@@ -47,15 +49,14 @@ class PeakExceedsMainMemory(Rule):
         chosen, memory = device(analysis), analysis.memory
         if chosen is None:
             return
-        level = chosen.hardware.main_memory
-        needed = int(memory.peak_activation_bytes) + memory.weight_bytes
-        if level.capacity_bytes is None or needed <= level.capacity_bytes:
-            return
-        yield self.found(
-            f"weights ({units.size(memory.weight_bytes)}) and activations"
-            f" ({units.size(memory.peak_activation_bytes)}) do not fit the"
-            f" {units.binary_size(level.capacity_bytes)} of {level.level}",
-            nodes=[memory.peak_node.label] if memory.peak_node is not None else [],
-            nbytes=needed - level.capacity_bytes,
-            level=level.level,
-        )
+        for budget in check_budgets(memory, [chosen.hardware.main_memory]):
+            if not budget.excess_bytes:
+                continue
+            yield self.found(
+                f"weights ({units.size(memory.weight_bytes)}) and activations"
+                f" ({units.size(memory.arena.nbytes)}) do not fit the"
+                f" {units.size(budget.capacity_bytes)} of {budget.level}",
+                nodes=[memory.peak_node.label] if memory.peak_node is not None else [],
+                nbytes=budget.excess_bytes,
+                level=budget.level,
+            )

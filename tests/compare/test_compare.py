@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from onnxroof.compare.command import CompareOptions, compare_command, parse_perc
 from onnxroof.compare.comparison import Change, compare
 from onnxroof.compare.match import Item, match
 from onnxroof.compare.render import CompareFormat, as_json, headline, render, sections
+from onnxroof.hardware.read import load_profile
 from tests.builders import model
 
 if TYPE_CHECKING:
@@ -58,6 +60,23 @@ def test_a_layer_put_in_the_middle_is_the_only_new_one_though_numbers_shift() ->
 def test_a_layer_that_grew_is_slower_and_one_that_is_left_out_is_gone() -> None:
     assert changes(stack([8, 16, 32]), stack([8, 16, 64])) == [("slower", "layer2")]
     assert changes(stack([8, 16, 32]), stack([8, 16])) == [("gone", "layer2")]
+
+
+def test_traffic_and_kernels_are_those_of_each_devices_runtime() -> None:
+    # convolution and ReLU are one kernel by TensorFlow Lite's rules, two without any
+    devices = [load_profile("mobile-arm"), replace(load_profile("v100"), runtime="none")]
+    before, after = (analyze(stack(widths), devices) for widths in ([8], [8, 16]))
+    found = [f for f in compare(before, after).figures if f.metric.name == "kernels"]
+    assert [(f.devices, f.before, f.after) for f in found] == [
+        (("mobile-arm",), 1, 2), (("v100",), 2, 4),
+    ]  # fmt: skip
+    text, _ = compare_command((before, after), CompareOptions())
+    assert "kernels on mobile-arm" in text
+    assert "kernels on v100" in text
+    assert "Kernels of mobile-arm, at which the times on all devices stand:" in text
+    shown, _ = compare_command((before, after), CompareOptions(format_=CompareFormat.JSON))
+    figures = json.loads(shown)["figures"]
+    assert {"metric": "kernels", "hardware": ["v100"], "before": 2, "after": 4} in figures
 
 
 def test_growth_is_the_largest_over_the_devices() -> None:

@@ -45,6 +45,42 @@ def test_a_level_that_is_too_small_says_by_how_much_and_what_to_cut() -> None:
     assert "to fit l1: at act the largest tensor is a with 32 bytes" in " ".join(text.split())
 
 
+def test_each_device_is_judged_by_the_kernels_of_its_own_runtime() -> None:
+    levels = (MemoryLevel("l1", 50), MemoryLevel("dram", 10**9, vendor_bytes_per_second=1e9))
+    devices = [
+        replace(device("alone"), memory=levels),
+        replace(device("fusing", runtime="basic"), memory=levels),
+    ]
+    for order in (devices, devices[::-1]):
+        run = analysis(CHAIN, *order)
+        text = render_text(run)
+        # the activation alone holds two tensors of 32 bytes; inside the first product, x of 16
+        # and b of 32 are the most
+        assert (
+            line_with(text, "alone l1")
+            == "alone l1 50 B 14 B too much 64 B of activations after fusion"
+        )
+        assert (
+            line_with(text, "fusing l1") == "fusing l1 50 B fits 48 B of activations after fusion"
+        )
+        rows = [line for line in text.splitlines() if line.startswith("peak after fusion")]
+        said = {" ".join(row.split()) for row in rows}
+        assert said == {
+            "peak after fusion 64 B 64 kernels of none, on alone, at act",
+            "peak after fusion 48 B 48 kernels of basic, on fusing, at up",
+        }
+        shown = run.to_dict()["memory"]["budgets"]
+        assert {(b["hardware"], b["needed_bytes"]) for b in shown if b["level"] == "l1"} == {
+            ("alone", 64), ("fusing", 48),
+        }  # fmt: skip
+        # FLOPs 120; traffic of three kernels 16 + 128 + 32, 32 + 32, 32 + 96 + 12; of two 64 less
+        intensity = line_with(text, "model's intensity").removeprefix("model's intensity ")
+        assert sorted(intensity.split(" FLOP/byte")[:2]) == sorted(
+            ["0.32", " 0.38"] if order is devices else ["0.38", " 0.32"]
+        )
+        assert f"counts and traffic are those of {order[0].runtime}, on {order[0].name}." in text
+
+
 def test_a_device_of_unknown_capacity_gets_no_verdict() -> None:
     assert "no capacity of a memory level is known" in render_text(analysis(CHAIN, device()))
 

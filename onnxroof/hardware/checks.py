@@ -34,6 +34,15 @@ CAPACITY_BYTES = {
 RIDGE_POINT_RANGE = (0.1, 10_000.0)
 """FLOP/byte. No device lies outside; a figure that does has a wrong unit."""
 
+LANE_RATE_RANGE = (0.1, 100.0)
+"""10⁹ operations a second of one lane of a core's vector registers: clock times two for a
+multiply-add times pipes. Shipped processors have 0.6 to 18; beyond, a figure has a wrong unit."""
+
+_BITS = {
+    "fp64": 64, "int64": 64, "fp32": 32, "int32": 32, "tf32": 32, "fp16": 16, "bf16": 16,
+    "int16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4,
+}  # fmt: skip
+
 _FIGURE_SECTIONS = (
     "matrix_engine",
     "vector_engine",
@@ -70,6 +79,7 @@ def cross_problems(root: Section, refused: Iterable[str] = ()) -> tuple[ProfileP
         *_peak_problems(root, figures),
         *_memory_problems(root, figures),
         *_ridge_problems(root, figures),
+        *_lane_problems(root, figures),
         *_thread_problems(root),
     )
     return tuple(p for p in found if not any(is_prefix(bad, p.path) for bad in refused))
@@ -247,6 +257,34 @@ def _ridge_problems(root: Section, figures: _Figures) -> Iterator[ProfileProblem
                 f"ridge point {ridge_point:.3g} FLOP/byte over {bandwidth:g} GB/s is implausible"
                 f" (expected {low:g} to {high:g}): check the units",
             )
+
+
+def _lane_problems(root: Section, figures: _Figures) -> Iterator[ProfileProblem]:
+    """Peaks of a processor that its cores and the width of their registers cannot explain."""
+    low, high = LANE_RATE_RANGE
+    register = figures.get("vector_bits")
+    if root.get("kind") != "cpu" or not register or register <= 0:
+        return
+    for path, peak in figures.by_path.items():
+        scope, is_peak, _ = path.partition("vector_engine.peak_")
+        bits = _BITS.get(path.rpartition(".")[2])
+        cores = figures.get(f"{scope}cores") or _threads_of(scope)
+        if not is_peak or not bits or not cores or cores <= 0:
+            continue
+        lanes = cores * register / bits
+        if not low <= peak * 1000 / lanes <= high:
+            yield ProfileProblem(
+                path,
+                f"{peak * 1000 / lanes:.3g} billion operations a second for each of the"
+                f" {lanes:g} lanes that {cores:g} cores of {register:g} bits have is implausible"
+                f" (expected {low:g} to {high:g}): check the units",
+            )
+
+
+def _threads_of(prefix: str) -> float | None:
+    """How many threads, each on a core, the figures of a thread variant hold for."""
+    count = prefix.removeprefix("thread_variants.").removesuffix(".")
+    return float(count) if count.isdecimal() else None
 
 
 def _thread_problems(root: Section) -> Iterator[ProfileProblem]:

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 from onnxroof.errors import InvalidProfileError, ProfileProblem, UnknownProfileError
 from onnxroof.hardware.checks import cross_problems
 from onnxroof.hardware.convert import to_profile
+from onnxroof.hardware.messages import near_match
 from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
+    from onnxroof.hardware.checks import Section
     from onnxroof.hardware.profile import HardwareProfile
     from onnxroof.hardware.strict_yaml import Document
 
@@ -171,8 +173,22 @@ def _problems(document: Document) -> tuple[ProfileProblem, ...]:
 
     formal = schema_problems(document.root)
     refused = [problem.path for problem in (*document.problems, *formal)]
-    joint = cross_problems(document.root, refused)
+    joint = (*cross_problems(document.root, refused), *_runtime_problems(document.root, refused))
     return tuple(_with_line(p, document.lines) for p in (*document.problems, *formal, *joint))
+
+
+def _runtime_problems(root: Section, refused: Collection[str]) -> Iterator[ProfileProblem]:
+    """A default runtime that nobody knows."""
+    from onnxroof.fusion.runtimes import RUNTIMES
+
+    name = root.get("runtime")
+    if not isinstance(name, str) or "runtime" in refused or is_path(name):
+        return
+    shipped = sorted(path.stem for path in (profile_directory() / "runtimes").glob("*.yaml"))
+    known = tuple(dict.fromkeys((*shipped, *RUNTIMES)))
+    if name not in known:
+        message = f"no runtime has this name{near_match(name, known)}; known: {', '.join(known)}"
+        yield ProfileProblem("runtime", message)
 
 
 def _with_line(problem: ProfileProblem, lines: Mapping[str, int]) -> ProfileProblem:

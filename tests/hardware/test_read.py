@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxroof.errors import InvalidProfileError, UnknownProfileError
+from onnxroof.fusion.runtimes import RUNTIMES
 from onnxroof.hardware import read
 from onnxroof.hardware.checks import cross_problems
 from onnxroof.hardware.convert import to_profile
 from onnxroof.hardware.schema import schema_problems
 from onnxroof.hardware.strict_yaml import MAX_BYTES, parse
+from onnxroof.latency.runtime_read import available_runtimes
 
 GOOD = """\
 schema_version: 1
@@ -64,6 +66,26 @@ def test_the_good_profile_is_good(tmp_path: Path) -> None:
 
 
 BROKEN = {
+    "a runtime that nobody knows": (
+        changed("runtime: onnxruntime", "runtime: onnxruntim"),
+        [
+            "runtime: no runtime has this name; did you mean onnxruntime?; known: "
+            + ", ".join(dict.fromkeys((*available_runtimes(), *RUNTIMES)))
+            + " (line 6)"
+        ],
+    ),
+    # 4 cores · 128 bits are 16 lanes of fp32: 2.5 TFLOP/s would be 156 GFLOP/s for each, at two
+    # operations a cycle and two pipes a clock of 39 GHz
+    "a peak that its lanes cannot do": (
+        changed(
+            "kernel_overhead_us: 1\n", "kernel_overhead_us: 1\ncores: 4\nvector_bits: 128\n"
+        ).replace("kernel_overhead_us, memory]", "kernel_overhead_us, memory, cores, vector_bits]"),
+        [
+            "vector_engine.peak_tflops.fp32: 156 billion operations a second for each of the 16"
+            " lanes that 4 cores of 128 bits have is implausible (expected 0.1 to 100): check the"
+            " units (line 10)"
+        ],
+    ),
     "a misspelt key": (
         changed("bandwidth_gb_per_s: 50", "bandwidht_gb_per_s: 50"),
         [

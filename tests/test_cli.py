@@ -280,4 +280,4 @@ def test_a_profile_whose_runtime_nobody_knows_is_no_good_profile(
     board.write_text("\n".join([*lines, "runtime: ort", ""]), encoding="utf-8")
     code, _, err = run("hw", "check", str(board))
     assert code == 5
-    assert "runtime: runtime 'ort' is not one of" in err
+    assert "runtime: no runtime has this name" in err

@@ -147,6 +147,7 @@ CLIPPED = "float lo = {-2.0}, float hi = {3.0}"
         ("y = Softmax(x)", 0, 1 + 2**-20),
         ("y = Add(x, half)", *INFINITE),
         ("y = Relu(x)", 0, math.inf),
+        ("y = Sqrt(c)", *INFINITE),  # of a negative number it is none, whatever that is as a size
         ("y = Greater(x, half)", 0, 1),
         ("p = Constant <value_ints = [1, 0]> () y = Pad(c, p, seven)", -2, 7),
         ("p = Constant <value_ints = [1, 0]> () y = Pad(c, p)", -2, 3),

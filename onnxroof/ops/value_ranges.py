@@ -155,7 +155,7 @@ _RISING: Mapping[str, Callable[[float], float]] = {
 
 _RISING_NEARLY: Mapping[str, Callable[[float], float]] = {
     "Exp": math.exp,
-    "Sqrt": lambda end: math.sqrt(max(end, 0)),
+    "Sqrt": math.sqrt,
 }
 """Functions that never fall, in whose last bits libraries differ."""
 
@@ -197,7 +197,12 @@ def rising_range(call: RangedCall) -> Sequence[Range]:
 
 @range_rule(*_RISING_NEARLY)
 def nearly_rising_range(call: RangedCall) -> Sequence[Range]:
-    """The function at both ends, and some room; no result is negative."""
+    """The function at both ends, and some room; no result is negative.
+
+    A root that may be of a negative number may be no number, and so anything as an integer.
+    """
+    if call.op_type == "Sqrt" and call.range(0).low < 0:
+        return []
     found = rising(_RISING_NEARLY[call.op_type], call.range(0))
     return [found.within(found.low * (1 - _SLACK), found.high * (1 + _SLACK))]
 

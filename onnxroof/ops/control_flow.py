@@ -421,20 +421,30 @@ def _growing(
     trips: int,
     following: Container[str],
 ) -> Outcome | None:
-    """States that grow evenly, sized in every trip or, of many, in some of them.
+    """States that grow evenly, sized in some trips or, where these do not tell, in every one.
 
     The sum over all trips is exact where a trip's cost grows as evenly, and at most otherwise. None
     where another state follows the growing ones, so is not the same in every trip, or where nothing
     can be said of the trips in between.
     """
     most = upper(trips)
-    is_every = most <= MOST_UNROLLED_TRIPS
+    some = {*_LOOKED_AT, most // 2, most - 2, most - 1}
     varying = [state if state.value is None else state.like() for state in states]
-    walked: dict[int, ShapedBody] = {}
-    for trip in range(most) if is_every else sorted({*_LOOKED_AT, most // 2, most - 2, most - 1}):
-        for i, each in growth.items():
-            varying[i] = each.after(trip, states[i])
-        walked[trip] = walk(body, _arguments(varying, trip if is_every else None))
+
+    def walked_at(trips: Iterable[int], *, numbered: bool) -> dict[int, ShapedBody]:
+        found: dict[int, ShapedBody] = {}
+        for trip in trips:
+            for i, each in growth.items():
+                varying[i] = each.after(trip, states[i])
+            found[trip] = walk(body, _arguments(varying, trip if numbered else None))
+        return found
+
+    walked = walked_at(sorted(trip for trip in some if 0 <= trip < most), numbered=False)
+    is_every = most <= MOST_UNROLLED_TRIPS and not (
+        _is_plain(body, walked[0], following) and course(walked).even
+    )
+    if is_every:
+        walked = walked_at(range(most), numbered=True)
     scans_from = 1 + len(states)
     results = [shaped.outputs for shaped in walked.values()]
     carried = list(zip(*[outputs[1:scans_from] for outputs in results], strict=True))
@@ -462,12 +472,28 @@ def _growing(
 
 
 _LOOKED_AT = (0, 1, 2, 3, 5, 8, 13)
-"""Trips at which a loop of many is sized, besides the middle and the last ones."""
+"""Trips at which a loop is sized, besides the middle and the last ones."""
+
+_POLYNOMIAL = frozenset(
+    ("Shape", "Size", "SequenceLength", "Gather", "Slice", "Concat", "Unsqueeze", "Squeeze",
+     "Reshape", "Identity", "Cast", "Add", "Sub", "Mul", "Neg")
+)  # fmt: skip
+"""Operators that make sizes of sizes without steps and choices: some trips tell all."""
 
 _COUNTED = {
     False: "half the trips are counted as the first, half as the last",
     True: "all trips are counted as the last",
 }
+
+
+def _is_plain(body: Graph, shaped: ShapedBody, following: Container[str]) -> bool:
+    """Whether no step and no choice is made by what grows."""
+    return not decides(shaped, following) and all(
+        node.kind in _POLYNOMIAL
+        for node, call in zip(body.nodes, shaped.calls, strict=True)
+        if any(name in following for name in node.outputs)
+        and any(info.constant for info in call.outputs)
+    )
 
 
 def _alike(infos: Sequence[TensorInfo]) -> bool:

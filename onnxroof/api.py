@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from operator import index
 from pathlib import Path
@@ -18,7 +16,7 @@ from onnxroof.fusion.plan import plan_kernels
 from onnxroof.garbage import collecting_later
 from onnxroof.graph.load import load_model
 from onnxroof.graph.types import DType, Model
-from onnxroof.hardware.profile import HardwareProfile
+from onnxroof.hardware.profile import HardwareProfile, told_apart
 from onnxroof.hardware.read import load_profile
 from onnxroof.latency.predict import Predictor
 from onnxroof.latency.runtime_read import load_runtime
@@ -222,11 +220,12 @@ def default_runtime(profiles: Sequence[HardwareProfile]) -> str:
 def _profiles(
     hardware: Hardware | Iterable[Hardware] | None, threads: int | None
 ) -> tuple[HardwareProfile, ...]:
-    loaded = _told_apart([profile_of(item) for item in _several(hardware)])
-    if threads is None:
-        return tuple(loaded)
-    _check_count(threads, "threads")
-    return tuple(item if item.threads is None else item.for_threads(threads) for item in loaded)
+    """The devices, with the number of threads asked for, no two under one name."""
+    loaded = [profile_of(item) for item in _several(hardware)]
+    if threads is not None:
+        _check_count(threads, "threads")
+        loaded = [item if item.threads is None else item.for_threads(threads) for item in loaded]
+    return told_apart(loaded) if len(loaded) > 1 else tuple(loaded)
 
 
 def _without_threads(profiles: Sequence[HardwareProfile], threads: int | None) -> list[str]:
@@ -236,17 +235,6 @@ def _without_threads(profiles: Sequence[HardwareProfile], threads: int | None) -
         for profile in profiles
         if threads is not None and profile.threads is None
     ]
-
-
-def _told_apart(profiles: list[HardwareProfile]) -> list[HardwareProfile]:
-    """The profiles with a number behind names that repeat: v100, v100_2."""
-    seen: Counter[str] = Counter()
-    found: list[HardwareProfile] = []
-    for profile in profiles:
-        seen[profile.name] += 1
-        times = seen[profile.name]
-        found.append(profile if times == 1 else replace(profile, name=f"{profile.name}_{times}"))
-    return found
 
 
 def _several(hardware: object) -> Iterable[object]:

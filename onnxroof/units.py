@@ -238,6 +238,18 @@ def _from_difference(names: Sequence[str], width: int) -> dict[str, str]:
     return cut
 
 
+def distinct(names: Sequence[str]) -> list[str]:
+    """Names with a number behind those that repeat, so that no two are the same: "v100_2"."""
+    found: list[str] = []
+    for name in names:
+        label, number = name, 1
+        while label in found or (number > 1 and label in names):
+            number += 1
+            label = f"{name}_{number}"
+        found.append(label)
+    return found
+
+
 def truncate(text: str, width: int) -> str:
     """Text cut to so many characters, keeping its beginning."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + _CUT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import onnx
 import pytest
 
-from onnxroof import GraphBuilder
+from onnxroof import GraphBuilder, analyze
 from onnxroof.progress import Progress
 from onnxroof.quantities import BYTES, COUNT, SECONDS, parse_amount
 from tests.builders import model
@@ -233,3 +233,63 @@ def test_lint_says_how_many_nodes_it_could_not_judge(
     sarif = json.loads(run("lint", str(tmp_path / "custom.onnx"), "--format", "sarif")[1])
     (said,) = sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"]
     assert "2 of 2 nodes" in said["message"]["text"]
+
+
+def test_devices_of_one_name_are_told_apart_everywhere_in_one_way(
+    run: Callable[..., Run], folder: Path
+) -> None:
+    # a copy of the V100's profile that somebody edited: half its bandwidth
+    shipped = Path(__file__).parents[1] / "hardware_profiles" / "v100.yaml"
+    text = shipped.read_text(encoding="utf-8")
+    assert "\nname: v100\n" in text
+    dram = "bandwidth_gb_per_s: 900, sustained_bandwidth_gb_per_s: 828.758"
+    half = "bandwidth_gb_per_s: 450, sustained_bandwidth_gb_per_s: 414.379"
+    assert text.count(dram) == 1
+    copy = folder / "copy.yaml"
+    copy.write_text(text.replace(dram, half), encoding="utf-8")
+    both = ["--hw", "v100", "--hw", str(copy)]
+    model, other = str(folder / "w8.onnx"), str(folder / "w16.onnx")
+    report = json.loads(run("report", model, *both, "--format", "json")[1])
+    assert [result["hardware"]["name"] for result in report["rooflines"]] == ["v100", "v100_2"]
+    bandwidths = [r["hardware"]["bandwidth_bytes_per_second"] for r in report["rooflines"]]
+    assert bandwidths == [900e9, 450e9]
+    budgets = {entry["hardware"] for entry in report["memory"]["budgets"]}
+    assert budgets == {"v100", "v100_2"}
+    assert "v100_2_seconds" in run("report", model, *both, "--format", "csv")[1]
+    shown = run("compare", model, other, *both, "--format", "json")[1]
+    assert json.loads(shown)["hardware"] == ["v100", "v100_2"]
+    checks = json.loads(
+        run("check", model, *both, "--max-latency", "1s", "--format", "json")[1]
+    )["models"][0]["checks"]  # fmt: skip
+    assert [check["budget"] for check in checks] == ["v100", "v100_2"]
+    for command in (
+        ["report", model, *both],
+        ["report", model, *both, "--format", "markdown"],
+        ["compare", model, *both],
+        ["rank", model, *both, "--jobs", "1"],
+        ["check", model, *both, "--max-latency", "1s"],
+    ):
+        code, out, _ = run(*command)
+        assert code == 0
+        assert "v100_2" in out.replace("\\", ""), command
+
+
+def test_one_device_given_twice_is_two_columns(run: Callable[..., Run], folder: Path) -> None:
+    twice = ["--hw", "v100", "--hw", "v100"]
+    shown = run("rank", str(folder / "w8.onnx"), *twice, "--jobs", "1", "--format", "json")[1]
+    document = json.loads(shown)
+    assert document["hardware"] == ["v100", "v100_2"]
+    (found,) = document["models"]
+    assert found["latency_seconds:v100"] == found["latency_seconds:v100_2"]
+
+
+def test_devices_of_one_name_are_told_apart_at_any_number_of_threads() -> None:
+    # figures for fewer threads than the profile's 16 are scaled
+    for threads in (8, 3):
+        analysis = analyze(
+            model("g (float[64] x) => (float[64] y) { y = Exp(x) }"),
+            ("10980xe", "10980xe"),
+            threads=threads,
+        )
+        assert [r.hardware.name for r in analysis.rooflines] == ["10980xe", "10980xe_2"]
+        assert {r.hardware.threads for r in analysis.rooflines} == {threads}

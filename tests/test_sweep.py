@@ -44,6 +44,15 @@ def swept(*sizes: int, devices: int = 1) -> Sweep:
     return sweep(model(LINEAR), hardware, ranges={"batch": sizes})
 
 
+def test_times_below_the_bound_are_explained() -> None:
+    # Winograd does 16 multiplications for the 36 of the direct algorithm, whose bound it is
+    text = """agraph (float[batch,256,112,112] x, float[256,256,3,3] w)
+        => (float[batch,256,112,112] y) { y = Conv<pads = [1, 1, 1, 1]> (x, w) }"""
+    shown = render_sweep(sweep(model(text), "v100", ranges={"batch": (1,)}), Format.TEXT)
+    assert "times below the bound, on v100:" in shown
+    assert "below the bound" not in render_sweep(swept(1), Format.TEXT)
+
+
 # -- ranges ----------------------------------------------------------------------------------
 
 

@@ -127,3 +127,17 @@ def test_printable_text_is_one_line_any_terminal_can_show(text: str) -> None:
 
 def test_markdown_from_a_file_name_holds_no_escape_sequence_and_no_html() -> None:
     assert units.escaped("a\x1b[31m|<b>\nc") == "a\\\\x1b\\[31m\\|\\<b\\> c"
+
+
+@pytest.mark.parametrize(
+    ("names", "told_apart"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "b", "a", "a"], ["a", "b", "a_2", "a_3"]),
+        # a name that is somebody's own is given to nobody else
+        (["a", "a_2", "a"], ["a", "a_2", "a_3"]),
+        (["a", "a", "a_2"], ["a", "a_3", "a_2"]),
+    ],
+)
+def test_names_that_repeat_have_a_number(names: list[str], told_apart: list[str]) -> None:
+    assert units.distinct(names) == told_apart

@@ -10,6 +10,8 @@ from onnxroof.budgets.limits import KINDS
 from onnxroof.budgets.read import read_budgets
 from onnxroof.budgets.records import Budget
 from onnxroof.errors import UsageError, about
+from onnxroof.hardware.read import load_profile
+from onnxroof.units import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +89,11 @@ def _from_flags(options: CheckOptions) -> tuple[Budget, ...]:
     first = options.hardware[0] if options.hardware else ""
     budgets = [_budget(options, "model", first, of_model)] if of_model else []
     if of_devices:
-        budgets += [_budget(options, device, device, of_devices) for device in options.hardware]
+        names = distinct([load_profile(device).name for device in options.hardware])
+        budgets += [
+            _budget(options, name, device, of_devices)
+            for name, device in zip(names, options.hardware, strict=True)
+        ]
     return tuple(budgets)
 
 

@@ -16,12 +16,14 @@ counted as two operations) and `sustained` (what a micro-benchmark reached).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from onnxroof.errors import ProfileError
+from onnxroof.units import distinct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Engine = Literal["matrix", "vector"]
 PeakKind = Literal["vendor", "sustained"]
@@ -353,6 +355,23 @@ class HardwareProfile:
             for source in self.sources
             if any(is_prefix(cover, path) or is_prefix(path, cover) for cover in source.covers)
         )
+
+
+def told_apart(profiles: Sequence[HardwareProfile]) -> tuple[HardwareProfile, ...]:
+    """The devices with a number behind the names of those that are called like one before."""
+    names = distinct([profile.name for profile in profiles])
+    return tuple(
+        [
+            profile if profile.name == name else _named(profile, name)
+            for profile, name in zip(profiles, names, strict=True)
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def _named(profile: HardwareProfile, name: str) -> HardwareProfile:
+    """The device under another name; the same object every time, since prices are kept by it."""
+    return replace(profile, name=name)
 
 
 def is_prefix(prefix: str, path: str) -> bool:

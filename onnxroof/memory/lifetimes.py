@@ -9,7 +9,7 @@ holds the subgraph's own tensors (see `body_bytes`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 from operator import not_
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from onnxroof.cost import Status
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from onnxroof.cost import GraphCost, NodeCost
+    from onnxroof.cost import BodyCost, GraphCost, NodeCost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +33,9 @@ class Lifetimes:
         births: First step each is alive in.
         deaths: Last step each is alive in.
         extra: Bytes each step needs besides: bodies of control flow, workspace.
-        unknown: Tensors whose size is not known; they count nothing.
+        unknown: Tensors whose size is not known, those in bodies included; they count nothing.
         least: Lower ends of the sizes that are only bounded, by position.
+        bounded_bodies: Whether sizes in bodies are only bounded; they count at the upper end.
     """
 
     names: list[str]
@@ -44,6 +45,12 @@ class Lifetimes:
     extra: list[int]
     unknown: tuple[str, ...]
     least: dict[int, int]
+    bounded_bodies: bool = False
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether a size is known by its bounds only."""
+        return bool(self.least) or self.bounded_bodies
 
     def live_bytes(self) -> list[int]:
         """Bytes alive in each step."""
@@ -91,7 +98,7 @@ class Lifetimes:
                 deaths[into] = max(deaths[into], deaths[mine])
                 buffer[mine] = into
             sizes[mine] = 0
-        return Lifetimes(self.names, sizes, births, deaths, self.extra, self.unknown, self.least)
+        return replace(self, sizes=sizes, births=births, deaths=deaths)
 
 
 def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifetimes:
@@ -100,6 +107,7 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
     deaths: dict[str, int] = {item.name: -1 for item in cost.shaped.graph.inputs}
     births = [0] * len(deaths)  # in the order of `deaths`: a tensor is made once
     extra = [0] * len(nodes)
+    inside: list[Lifetimes] = []
     folded = Status.FOLDED
     for step, cost_node in enumerate(nodes):
         if cost_node.status is folded:
@@ -110,7 +118,9 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
                 deaths[name] = step
         if node.subgraphs:
             _read_captures(cost_node, step, deaths)
-            extra[step] = body_bytes(cost_node)
+            bodies = [_own_lifetimes(cost_node, body) for body in cost_node.bodies]
+            extra[step] = _most_alive(bodies)
+            inside += bodies
         for name in node.outputs:
             if name:
                 deaths[name] = step
@@ -119,7 +129,8 @@ def node_lifetimes(cost: GraphCost, order: Sequence[int] | None = None) -> Lifet
     for name in cost.shaped.graph.outputs:
         if name in deaths:
             deaths[name] = end
-    return _lists(cost, births, deaths, extra)
+    found = _lists(cost, births, deaths, extra)
+    return _with_inside(found, inside) if inside else found
 
 
 def _read_captures(node: NodeCost, step: int, deaths: dict[str, int]) -> None:
@@ -127,6 +138,16 @@ def _read_captures(node: NodeCost, step: int, deaths: dict[str, int]) -> None:
         for name in body.captures:
             if name in deaths:
                 deaths[name] = step
+
+
+def _with_inside(found: Lifetimes, bodies: Sequence[Lifetimes]) -> Lifetimes:
+    """The lifetimes with what is not exactly known of the bodies."""
+    unknown = [name for body in bodies for name in body.unknown]
+    return replace(
+        found,
+        unknown=(*found.unknown, *unknown),
+        bounded_bodies=any(body.is_upper_bound for body in bodies),
+    )
 
 
 def _lists(
@@ -153,14 +174,21 @@ def body_bytes(node: NodeCost) -> int:
     What it captures is alive outside. The outputs of an If's branch and the state a Loop or Scan
     carries out are written where the node's own outputs lie, so they are not counted again.
     """
-    most = 0
-    for body in node.bodies:
-        lifetimes = node_lifetimes(body.cost)
-        outputs = body.cost.shaped.graph.outputs
-        carried = outputs if node.op_type == "If" else outputs[: _states(node)]
-        own = lifetimes.merged(("", name) for name in set(carried))
-        most = max(most, *own.live_bytes(), 0)
-    return most
+    return _most_alive([_own_lifetimes(node, body) for body in node.bodies])
+
+
+def _most_alive(bodies: Iterable[Lifetimes]) -> int:
+    return max((nbytes for body in bodies for nbytes in body.live_bytes()), default=0)
+
+
+def _own_lifetimes(node: NodeCost, body: BodyCost) -> Lifetimes:
+    """Lifetimes of the tensors of a body that lie nowhere outside."""
+    outputs = body.cost.shaped.graph.outputs
+    carried = outputs if node.op_type == "If" else outputs[: _states(node)]
+    own = node_lifetimes(body.cost).merged(("", name) for name in set(carried))
+    if not own.unknown:
+        return own
+    return replace(own, unknown=tuple([name for name in own.unknown if name not in carried]))
 
 
 def _states(node: NodeCost) -> int:

@@ -12,13 +12,16 @@ from onnxroof.memory.cache import find_cache
 from onnxroof.memory.fused import kernel_lifetimes
 from onnxroof.memory.lifetimes import node_lifetimes
 from onnxroof.memory.records import LiveTensor, MemoryRow, Peak, Step, TimelinePoint
-from onnxroof.memory.sharing import in_place, views
+from onnxroof.memory.sharing import cache_appends, in_place, views
 from onnxroof.units import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onnxroof.fusion.plan import KernelPlan
     from onnxroof.memory.lifetimes import Lifetimes
     from onnxroof.memory.records import ArenaPlan, KVCache
+    from onnxroof.memory.sharing import Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class MemoryPlan:
     @property
     def is_upper_bound(self) -> bool:
         """Whether a tensor's size is known by its bounds only; it counts at its upper end."""
-        return bool(self.lifetimes.least)
+        return self.lifetimes.is_upper_bound
 
     @cached_property
     def preallocated_bytes(self) -> int:
@@ -78,13 +81,8 @@ class MemoryPlan:
 
     @cached_property
     def in_place_peak(self) -> Peak:
-        """Peak when elementwise results and cache appends are written over their input.
-
-        Not where that needs more: a cache that is appended to in place has its room from the start.
-        """
-        pairs = in_place(self.kernels.cost, self.lifetimes)
-        merged = self.lifetimes.merged(pairs)
-        return _lower(self._node_peak(merged), self._node_peak(self.lifetimes))
+        """Peak when elementwise results and cache appends are written over their input."""
+        return self._in_place_peak(self.lifetimes)
 
     @cached_property
     def aliased_peak(self) -> Peak:
@@ -94,10 +92,19 @@ class MemoryPlan:
     @cached_property
     def shared_peak(self) -> Peak:
         """Peak with both: views aliased and results in place."""
+        aliased = views(self.kernels.cost)
+        return self._in_place_peak(self.lifetimes.merged(aliased), aliased)
+
+    def _in_place_peak(self, lifetimes: Lifetimes, aliased: Iterable[Pair] = ()) -> Peak:
+        """The lower of the peaks with and without appending to caches in place.
+
+        A cache that is appended to in place has its room from the start, which costs more than the
+        append saves where most is alive elsewhere.
+        """
         cost = self.kernels.cost
-        aliased = self.lifetimes.merged(views(cost))
-        merged = aliased.merged(in_place(cost, aliased))
-        return _lower(self._node_peak(merged), self._node_peak(aliased))
+        over = lifetimes.merged(in_place(cost, lifetimes, aliased))
+        appended = over.merged(cache_appends(cost))
+        return min(self._node_peak(over), self._node_peak(appended), key=lambda peak: peak.nbytes)
 
     @cached_property
     def fused_lifetimes(self) -> Lifetimes:
@@ -228,10 +235,6 @@ def _alive(lifetimes: Lifetimes, step: int) -> tuple[LiveTensor, ...]:
     return tuple([LiveTensor(lifetimes.names[at], lifetimes.sizes[at]) for at in alive])
 
 
-def _lower(one: Peak, other: Peak) -> Peak:
-    return one if one.nbytes <= other.nbytes else other
-
-
 def _row(key: str, title: str, peak: Peak, rule: str) -> MemoryRow:
     return MemoryRow(key, title, peak.nbytes, rule, peak.step.label if peak.step else "")
 
@@ -252,7 +255,7 @@ def plan_memory(plan: KernelPlan) -> MemoryPlan:
         step = Step(at, cost.nodes[at].name)
         alive = lifetimes.alive_in(at)
     alive.sort(key=lambda position: -lifetimes.sizes[position])
-    if lifetimes.least:
+    if lifetimes.is_upper_bound:
         peak = interval(min(peak, lifetimes.lower_bytes(alive)), peak)
     held = [LiveTensor(lifetimes.names[p], lifetimes.sizes[p]) for p in alive]
     if step is not None and lifetimes.extra[step.index]:

@@ -14,7 +14,7 @@ from onnxroof.metrics import METRICS, find_metric
 from onnxroof.rank.ranking import PER_MODEL, RankFormat
 from onnxroof.report.csv_report import safe_cell
 from onnxroof.report.grid import fit, markdown_grid
-from onnxroof.units import printable
+from onnxroof.units import distinct, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ def render(found: Sequence[Ranked], options: RankOptions) -> str:
 
 
 def _table(found: Sequence[Ranked], options: RankOptions) -> tuple[list[str], list[list[str]]]:
-    devices = [load_profile(name).name for name in options.hardware]
+    devices = distinct([load_profile(name).name for name in options.hardware])
     metric = find_metric(options.metric)
     extra = metric.name not in (*PER_MODEL, "latency_seconds")
     headers = ["", "model", *map(printable, devices), *[METRICS[name].title for name in PER_MODEL]]
@@ -101,7 +101,7 @@ def _records(found: Sequence[Ranked], options: RankOptions) -> list[dict[str, ob
             options.metric: item.key,
             **{
                 f"latency_seconds:{device}": seconds
-                for device, seconds in zip(options.hardware, item.latencies, strict=False)
+                for device, seconds in zip(distinct(options.hardware), item.latencies, strict=False)
             },
             **dict(zip(PER_MODEL, item.figures, strict=False)),
             "is_lower_bound": item.is_lower_bound,
@@ -117,7 +117,7 @@ def _json(found: Sequence[Ranked], options: RankOptions) -> str:
         "schema_version": 1,
         "tool": {"name": "onnxroof", "version": __version__},
         "by": options.metric,
-        "hardware": list(options.hardware),
+        "hardware": distinct(options.hardware),
         "models": _records(found, options),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxroof.bounded import is_exact
 from onnxroof.report.render import TableOptions
 from onnxroof.report.rows import default_sort, table_rows
-from onnxroof.units import printable
+from onnxroof.units import distinct, printable
 
 if TYPE_CHECKING:
     from onnxroof.analysis import Analysis
@@ -79,13 +79,3 @@ def safe_cell(text: str) -> str:
     """A cell no spreadsheet takes for a formula, on one line."""
     shown = printable(text)
     return f"'{shown}" if shown.startswith(_FORMULA_STARTS) else shown
-
-
-def distinct(names: list[str]) -> list[str]:
-    """Names with a number behind those that repeat, so that no two columns share one."""
-    seen: dict[str, int] = {}
-    labels = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        labels.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return labels

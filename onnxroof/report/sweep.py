@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from onnxroof import __version__, units
-from onnxroof.report.csv_report import distinct, safe_cell
+from onnxroof.report.csv_report import safe_cell
 from onnxroof.report.grid import aligned
 from onnxroof.report.render import DEFAULT_WIDTH, Format
-from onnxroof.units import escaped, printable
+from onnxroof.units import distinct, escaped, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,28 @@ def _device_cells(device: DevicePoint) -> list[str]:
 
 
 def _remarks(found: Sweep) -> list[str]:
-    return [*_fusion_lines(found), *_knee_lines(found), *_problem_lines(found)]
+    return [
+        *_fusion_lines(found), *_bound_lines(found), *_knee_lines(found), *_problem_lines(found),
+    ]  # fmt: skip
+
+
+def _bound_lines(found: Sweep) -> list[str]:
+    """Devices on which a time is below its bound, and why."""
+    names = [
+        printable(profile.name)
+        for place, profile in enumerate(found.hardware)
+        if any(
+            point.devices[place].latency_seconds < point.devices[place].bound_seconds
+            for point in found.points
+            if not point.problem
+        )
+    ]
+    if not names:
+        return []
+    return [
+        f"times below the bound, on {', '.join(names)}: the bound is that of direct convolutions;"
+        " Winograd or FFT needs fewer multiplications"
+    ]
 
 
 def _fusion_lines(found: Sweep) -> list[str]:

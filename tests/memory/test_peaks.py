@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onnxroof.bounded import lower, upper
 from onnxroof.fusion.plan import plan_kernels
 from onnxroof.memory import plan_memory
 from tests.fusion.plans import NAMES, model_cost
@@ -155,12 +156,66 @@ def test_the_larger_branch_counts_and_its_result_is_the_nodes() -> None:
     assert memory(BRANCH).peak_activation_bytes == 256 + 1 + 256 + 256
 
 
+def test_an_output_is_not_overwritten_by_the_last_node() -> None:
+    text = """g (float[1,1] x) => (float a, float b) <float[1,4] w>
+        { a = MatMul(x, w)  b = Exp(a) }"""
+    # x of 4 bytes and a of 16, then a and b
+    assert memory(text).in_place_peak.nbytes == 2 * 16
+    viewed = """g (float[1,1] x) => (float v, float b) <float[1,4] w, int64[2] s = {2,2}>
+        { a = MatMul(x, w)  v = Reshape(a, s)  b = Exp(a) }"""
+    assert memory(viewed).shared_peak.nbytes == 2 * 16
+
+
+def test_a_view_that_shares_its_sources_buffer_may_be_overwritten_like_any_other() -> None:
+    text = """g (float[1,1] x) => (float y) <int64[2] s = {2,2}, float[1,4] w>
+        { a = MatMul(x, w)  v = Reshape(a, s)  z = MatMul(x, w)  c = Exp(v)
+          y = Einsum<equation = "ab,cd->">(z, c) }"""
+    plan = memory(text)
+    # v, z and c of 16 bytes each
+    assert plan.peak_activation_bytes == 3 * 16
+    # a and v, or what is in their place, beside z; and x of 4 bytes while z is made
+    assert plan.in_place_peak.nbytes == 4 + 2 * 16
+    assert plan.shared_peak.nbytes == 4 + 2 * 16
+
+
+def test_a_tensor_of_unknown_size_in_a_body_makes_the_peak_a_lower_bound() -> None:
+    text = """g (float[64] x, bool c) => (float y) {
+        y = If (c) <
+            then_branch = t () => (float[64] a) { u = Nobody(x)  a = Neg(x) },
+            else_branch = e () => (float[64] z) { z = Neg(x) }
+        >
+    }"""
+    plan = memory(text)
+    assert plan.unknown == ("u",)
+    assert plan.is_lower_bound
+
+
+def test_a_bounded_size_in_a_body_makes_the_peak_an_upper_bound() -> None:
+    text = """g (float[64] x, bool c) => (float y) {
+        y = If (c) <
+            then_branch = t () => (float s) { u = NonZero(x)  v = Neg(u)
+                                              w = ReduceSum<keepdims = 0>(v)
+                                              s = Cast<to = 1>(w) },
+            else_branch = e () => (float z) { z = ReduceMax<keepdims = 0>(x) }
+        >
+    }"""
+    plan = memory(text)
+    assert not plan.lifetimes.least
+    assert plan.is_upper_bound
+    # x, c and y outside; at most 64 indices of 8 bytes in each of u and v
+    assert plan.live_bytes == (256 + 1 + 4 + 2 * 64 * 8,)
+    assert (lower(plan.peak_activation_bytes), upper(plan.peak_activation_bytes)) == (
+        256 + 1 + 4, 256 + 1 + 4 + 2 * 64 * 8,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_stand_in_their_order(name: str) -> None:
     plan = plan_memory(plan_kernels(model_cost(name)))
     assert plan.peak_activation_bytes <= plan.preallocated_bytes + max(plan.lifetimes.extra)
     assert plan.in_place_peak.nbytes <= plan.peak_activation_bytes
     assert plan.aliased_peak.nbytes <= plan.peak_activation_bytes
+    assert plan.shared_peak.nbytes <= min(plan.in_place_peak.nbytes, plan.aliased_peak.nbytes)
     assert plan.average_bytes <= plan.peak_activation_bytes
     assert max(point.live_bytes for point in plan.timeline()) == plan.peak_activation_bytes
     assert len(plan.timeline(10)) <= 10

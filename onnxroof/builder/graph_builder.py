@@ -155,8 +155,14 @@ class GraphBuilder:
 
         Raises:
             ShapeMismatchError: The inputs contradict the operator's text.
-            UsageError: Nobody knows the operator, or the result's shape depends on values.
+            UsageError: Nobody knows the operator, the result's shape depends on values, or an
+                input is no tensor of a builder.
         """
+        for tensor in inputs:
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise UsageError(
+                    f"{op_type}: an input must be a tensor or None, not {tensor!r:.200}"
+                )
         given = tuple([None if tensor is None else tensor.info for tensor in inputs])
         listed = [(k, tuple(v) if isinstance(v, list) else v) for k, v in attributes.items()]
         key = ("op", op_type, domain, outputs, given, tuple(listed), _repeats(inputs))

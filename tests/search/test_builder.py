@@ -148,3 +148,8 @@ def test_constants_steer_shapes_and_are_no_parameters() -> None:
     g.output(g.mul(x, g.constant(0.5)))
     assert CostFunction("v100", "parameters")(g) == 0
     assert CostFunction("v100", "parameters")(g.to_onnx()) == 0
+
+
+def test_an_input_that_is_no_tensor_is_a_wrong_use() -> None:
+    with pytest.raises(UsageError, match="Relu: an input must be a tensor or None, not 3"):
+        GraphBuilder().op("Relu", 3)

@@ -142,7 +142,7 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
             f"{len(states)} state variables are {2 + len(states)}"
         )
     limit = _trip_limit(call)
-    varying = [state if state.value is None else state.like() for state in states]
+    varying = _of_any_value(states)
     shaped = walk(body, _arguments(varying))
     changing = _changed(varying, shaped)
     settled = not changing and all(_is_sized(info) for info in shaped.outputs[1:])
@@ -177,6 +177,11 @@ def run_loop(call: OpCall, walk: Walk) -> Outcome:
         outputs = list(map(_either, states, outputs))
     scans = [_stacked(info, trips, per_trip=per_trip) for info in shaped.outputs[1 + len(states) :]]
     return [*outputs, *scans], (Body("body", shaped, trips, per_trip=per_trip),)
+
+
+def _of_any_value(states: Sequence[TensorInfo]) -> list[TensorInfo]:
+    """States as they are in any trip: their values change."""
+    return [state if state.value is None else state.like() for state in states]
 
 
 def _arguments(states: Sequence[TensorInfo], trip: int | None = None) -> Sequence[TensorInfo]:
@@ -429,7 +434,7 @@ def _growing(
     """
     most = upper(trips)
     some = {*_LOOKED_AT, most // 2, most - 2, most - 1}
-    varying = [state if state.value is None else state.like() for state in states]
+    varying = _of_any_value(states)
 
     def walked_at(trips: Iterable[int], *, numbered: bool) -> dict[int, ShapedBody]:
         found: dict[int, ShapedBody] = {}

@@ -48,17 +48,12 @@ def course(walked: Mapping[int, ShapedBody]) -> Course:
     even, below, falls = True, True, False
     for values in zip(*costs, strict=True):
         step, bend = _step_and_bend(values)
-        even = even and all(
-            value == values[0] + trip * step for trip, value in zip(trips, values, strict=True)
+        fits = all(
+            value == values[0] + trip * step + bend * (trip * (trip - 1) // 2)
+            for trip, value in zip(trips, values, strict=True)
         )
-        below = (
-            below
-            and bend >= 0
-            and all(
-                value == values[0] + trip * step + bend * (trip * (trip - 1) // 2)
-                for trip, value in zip(trips, values, strict=True)
-            )
-        )
+        even = even and fits and not bend
+        below = below and fits and bend >= 0
         falls = falls or max(values) > values[-1]
     return Course(even, below, falls)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import BoundedInt, interval, largest, lower, upper
 from onnxroof.ops.call import Impossible, Undetermined
+from onnxroof.ops.checks import is_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ def _broadcast_dim(dims: tuple[int, ...], shapes: tuple[Shape, ...]) -> int:
 def _agree(one: int, other: int) -> int:
     """One axis of which a size is bounded: both are the same, or one of them is 1."""
     if isinstance(one, BoundedInt) and isinstance(other, BoundedInt):
-        if one is other or (one.name and one.name == other.name):
+        if is_same(one, other):
             return one
         certain = next((dim for dim in (one, other) if lower(dim) > 1), None)
         if certain is not None:

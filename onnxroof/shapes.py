@@ -23,7 +23,7 @@ from onnxroof.ops.control_flow import GRAPH_RULES, Body
 from onnxroof.scopes import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from onnxroof.graph.types import Constant, Graph, Node
     from onnxroof.ops.call import Value
@@ -185,20 +185,20 @@ class _Walker:
         tensors.update(self._captured(graph, outer))
         calls: list[OpCall] = []
         scope = Scope(graph, tensors, calls, outer, self.retyped_to)
-        find = tensors.__getitem__
-        infos: tuple[TensorInfo | None, ...]
+        nameless = tensors.get("")  # of a file that has one; a node cannot read it
+        find: Callable[[str], TensorInfo | None] = tensors.__getitem__
+        tensors[""] = None  # type: ignore[assignment] # an absent input, until the walk ends
         for node in graph.nodes:
             names, results = node.inputs, node.outputs
-            if "" in names:
-                infos = tuple([tensors[name] if name else None for name in names])
-            else:
-                infos = tuple(map(find, names))
+            infos = tuple(map(find, names))
             kind = (node.domain, node.op_type, node.opset)
             operator = operators.get(kind)
             if operator is None:
                 operator = operators[kind] = self._operator(node)
             # inputs that repeat and outputs that are absent belong to the signature
-            plain = (len(names) == 1 or len({*names}) == len(names)) and "" not in results
+            read = len(names)
+            plain = read == 1 or (names[0] != names[1] if read == 2 else len({*names}) == read)
+            plain = plain and (results[0] != "" if len(results) == 1 else "" not in results)
             key = (operator, node.attributes, infos, len(results)) if plain else None
             call = seen.get(key) if key is not None else None
             if call is None:
@@ -212,8 +212,10 @@ class _Walker:
             for position, name in enumerate(results):
                 if name:
                     tensors[name] = outputs[position] if position < len(outputs) else _ABSENT
-        for captured in graph.captures:
-            del tensors[captured]
+        for name in ("", *graph.captures):
+            del tensors[name]
+        if nameless is not None:
+            tensors[""] = nameless
         return ShapedGraph(graph, tuple(calls), tensors)
 
     def _captured(self, graph: Graph, outer: Scope | None) -> dict[str, TensorInfo]:

@@ -65,12 +65,10 @@ def share_equal_nodes(graph: LiveGraph) -> None:
 
 def _share_readers(graph: LiveGraph, tensor: str) -> None:
     readers, nodes = graph.readers[tensor], graph.nodes
-    types = {nodes[index].node.kind for index in readers}
-    if len(types) == len(readers):
+    kinds = [_kind(nodes[index]) for index in readers]
+    if len({*kinds}) == len(readers):
         return
-    alike = Counter([_kind(nodes[index]) for index in readers])
-    if len(alike) == len(readers):
-        return
+    alike = Counter(kinds)
     first: dict[object, int] = {}
     graph.readers[tensor] = kept = []
     for index in readers:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 from onnxroof.graph.wire import BYTES, Message, Source, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from onnxroof.graph.types import AttributeValue, Constant
     from onnxroof.graph.wire import Span
 
 _LARGEST_COPIED_BYTES = 2048
-"""Nodes up to this size are read from a copy, which is quicker to index than a mapped file."""
+"""Nodes up to this size are read from a copy of a part of the file: names are slices of it."""
+
+_WINDOW_BYTES = 1 << 16
+"""Size of such a part."""
 
 _LONGEST_SHARED_BYTES = 256
 """What follows a node's names is looked up by its bytes up to this length."""
@@ -130,7 +133,7 @@ class NodeReader:
         return text.encode("latin-1").decode("utf-8", self._source.errors)
 
     def read(  # noqa: C901, PLR0912, PLR0915 - the one loop over all names of a file
-        self, spans: Iterable[Span]
+        self, spans: Sequence[Span]
     ) -> Iterator[WrittenNode]:
         """The nodes at some places, each when it is asked for.
 
@@ -138,56 +141,58 @@ class NodeReader:
             WireError: A message is broken.
         """
         source, names, kinds = self._source.data, self._names, self._kinds
+        data, written, first, last = b"", "", 0, 0
         for begin, end in spans:
             if not 0 < end - begin <= _LARGEST_COPIED_BYTES:
                 yield self._in_any_order(begin, end)
                 continue
-            data = source[begin:end]
-            # a slice of it is a name, where one of the bytes would have to be decoded
-            written = data.decode("latin-1")
+            if begin < first or end > last:
+                first, last = begin, min(begin + _WINDOW_BYTES, spans[-1][1])
+                data = source[first:last]
+                written = data.decode("latin-1")
             inputs: list[str] = []
             outputs: list[str] = []
             name = ""
-            position = 0
+            position, stop = begin - first, end - first
             try:
-                tag = data[0]
-                while tag < _NAME_TAG:
-                    if tag == _INPUT_TAG:
-                        found = inputs
-                    elif tag == _OUTPUT_TAG:
-                        found = outputs
-                    else:
-                        break
-                    length = data[position + 1]
-                    start = position + 2
+                while data[position] == _INPUT_TAG:
+                    length, start = data[position + 1], position + 2
                     if length > 0x7F:
-                        length, start = varint(data, position + 1, end - begin)
+                        length, start = varint(data, position + 1, stop)
                     position = start + length
                     text = written[start:position]
                     known = names.get(text)
                     if known is None:
                         known = names[text] = text if text.isascii() else self._decoded(text)
-                    found.append(known)
-                    tag = data[position]
-                if tag == _NAME_TAG:  # read once, so not kept
-                    length = data[position + 1]
-                    start = position + 2
+                    inputs.append(known)
+                while data[position] == _OUTPUT_TAG:  # made here, so not read before
+                    length, start = data[position + 1], position + 2
                     if length > 0x7F:
-                        length, start = varint(data, position + 1, end - begin)
+                        length, start = varint(data, position + 1, stop)
+                    position = start + length
+                    text = written[start:position]
+                    known = names[text] = text if text.isascii() else self._decoded(text)
+                    outputs.append(known)
+                if data[position] == _NAME_TAG:  # read once, so not kept
+                    length, start = data[position + 1], position + 2
+                    if length > 0x7F:
+                        length, start = varint(data, position + 1, stop)
                     position = start + length
                     text = written[start:position]
                     name = text if text.isascii() else self._decoded(text)
-            except IndexError:  # ends early, or has nothing but names
+            except IndexError:
+                position = stop
+            if position >= stop:  # ends early, or has nothing but names
                 yield self._in_any_order(begin, end)
                 continue
-            rest = data[position:]
+            rest = data[position:stop]
             kind = None
-            if 0 < len(rest) <= _LONGEST_SHARED_BYTES:  # nothing is left where a name is cut
+            if stop - position <= _LONGEST_SHARED_BYTES:
                 kind = kinds.get(rest) or self._seen_before(rest)
             if kind is not None:
                 yield name, tuple(inputs), tuple(outputs), kind, None
                 continue
-            kind_and_scope = self._kind_and_scope(rest, end - len(rest))
+            kind_and_scope = self._kind_and_scope(rest, first + position)
             if kind_and_scope is None:
                 yield self._in_any_order(begin, end)
             else:

@@ -22,7 +22,7 @@ _LARGEST_COPIED_BYTES = 2048
 """Nodes up to this size are read from a copy of a part of the file: names are slices of it."""
 
 _WINDOW_BYTES = 1 << 16
-"""Size of such a part."""
+"""Size of such a part; no node that is read from it is larger."""
 
 _LONGEST_SHARED_BYTES = 256
 """What follows a node's names is looked up by its bytes up to this length."""

@@ -344,6 +344,36 @@ def test_a_name_that_is_cut_is_refused_whatever_was_read_before() -> None:
         loaded(with_nodes(says_nothing, cut))
 
 
+def test_a_node_that_is_cut_takes_nothing_from_the_node_behind_it() -> None:
+    # the next node's tag is that of an input, and its bytes would do for the 50 that are missing
+    behind = field(INPUT, "a") + field(OUTPUT, "y") + field(OP_TYPE, "Relu") + field(DOC, "d" * 99)
+    names_only = field(INPUT, "x"), field(OUTPUT, "a")
+    first, second = loaded(with_nodes(b"".join(names_only), behind)).nodes
+    assert (first.inputs, first.outputs, first.op_type) == (("x",), ("a",), "")
+    assert (second.inputs, second.outputs, second.op_type) == (("a",), ("y",), "Relu")
+    for tag in (INPUT, OUTPUT, NAME):
+        cut = b"".join(names_only) + bytes([tag << 3 | 2, 50]) + b"abc"
+        with pytest.raises(ModelUnreadableError, match="needs 47 bytes more"):
+            loaded(with_nodes(cut, behind))
+
+
+@pytest.mark.parametrize("window", [2048, 2500, 1 << 16])
+def test_nodes_are_the_same_in_windows_of_any_size(
+    window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # nodes of 30 to 850 bytes, and two of every ten of 3,000 and more, which are read where they lie
+    monkeypatch.setattr("onnxroof.graph.nodes._WINDOW_BYTES", window)
+    names = [f"{at}/{'n' * (3000 if at % 10 == 9 else 7 * at)}" for at in range(40)]
+    written = [
+        field(INPUT, before) + field(OUTPUT, name) + field(NAME, name) + field(OP_TYPE, "Relu")
+        for before, name in zip(["x", *names], names, strict=False)
+    ]
+    nodes = loaded(with_nodes(*written)).nodes
+    assert [(node.inputs, node.outputs, node.name) for node in nodes] == [
+        ((before,), (name,), name) for before, name in zip(["x", *names], names, strict=False)
+    ]
+
+
 @pytest.mark.parametrize(
     "modules", [("a",), ("a", "b" * 200), ("a", "b" * 3000)], ids=["few", "many", "more"]
 )

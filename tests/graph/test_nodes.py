@@ -361,7 +361,7 @@ def test_a_node_that_is_cut_takes_nothing_from_the_node_behind_it() -> None:
 def test_nodes_are_the_same_in_windows_of_any_size(
     window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # nodes of 30 to 850 bytes, and two of every ten of 3,000 and more, which are read where they lie
+    # nodes of 30 to 850 bytes; two of every ten have 3,000 and more, and are read where they lie
     monkeypatch.setattr("onnxroof.graph.nodes._WINDOW_BYTES", window)
     names = [f"{at}/{'n' * (3000 if at % 10 == 9 else 7 * at)}" for at in range(40)]
     written = [

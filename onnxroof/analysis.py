@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.cost import Coverage, Totals, coverage, total
+from onnxroof.errors import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from onnxroof.polynomial import Polynomial
     from onnxroof.roofline import RooflineResult
     from onnxroof.shapes import Memo, Unresolved
+
+_FEW = 5
+"""Tensors without a shape that are named: one often leaves many others without."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,23 @@ class Analysis:
     def coverage(self) -> Coverage:
         """How many nodes have a cost, and which operators have none."""
         return coverage(self.cost)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """Why the totals are not those of the whole model, names escaped; empty where they are.
+
+        Operators without a formula, tensors without a shape (the first few), and loops of which
+        only a run tells the trips: their totals are those of one trip.
+        """
+        found = [
+            f"{quoted(name)} ({count} node{'s' if count != 1 else ''}): {reason}"
+            for name, (count, reason) in sorted(self.coverage.unknown.items())
+        ]
+        few = self.unresolved[:_FEW]
+        found += [f"shape of {quoted(item.tensor)}: {item.reason}" for item in few]
+        if self.totals.per_trip:
+            found.append("how often a loop runs is computed at run time: one trip is counted")
+        return tuple(found)
 
     @cached_property
     def formulas(self) -> ClosedForms:

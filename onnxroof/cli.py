@@ -825,17 +825,12 @@ def _width(output: str | None) -> int:
 
 def _fail_on_findings(analysis: Analysis, *, strict: bool) -> None:
     """After the report: what makes it partial ends the command with its exit code."""
-    from onnxroof.errors import ShapeMismatchError, UnsupportedOperatorError, quoted
+    from onnxroof.errors import ShapeMismatchError, UnsupportedOperatorError
 
     if analysis.problems:
         raise ShapeMismatchError(analysis.problems)
-    unknown = analysis.coverage.unknown
-    if strict and (unknown or analysis.unresolved):
-        reasons = [
-            f"{quoted(name)} ({count} node{'s' if count != 1 else ''}): {reason}"
-            for name, (count, reason) in sorted(unknown.items())
-        ] or [f"shape of {quoted(item.tensor)}: {item.reason}" for item in analysis.unresolved]
-        raise UnsupportedOperatorError(sorted(unknown), reasons)
+    if strict and analysis.gaps:
+        raise UnsupportedOperatorError(sorted(analysis.coverage.unknown), analysis.gaps)
 
 
 def _write(text: str, output: str | None) -> None:

@@ -153,6 +153,22 @@ def test_only_strict_fails_on_an_unknown_operator(
     assert "'acme.Mystery' (1 node): no formula is known" in err
 
 
+def test_only_strict_fails_on_a_loop_of_which_a_run_tells_the_trips(
+    run: Callable[..., Run], saved: Callable[[onnx.ModelProto], str]
+) -> None:
+    path = saved(
+        proto("""agraph (float[8,8] x, int64 m) => (float[8,8] y) <bool yes = {1}> {
+            y = Loop(m, yes, x) <body = b (int64 i, bool go, float[8,8] h)
+                => (bool on, float[8,8] next) { on = Identity(go) next = MatMul(h, h) }> }""")
+    )
+    code, out, err = run("report", path)
+    assert (code, err) == (0, "")
+    assert "512 per trip" in out  # 8 · 8 · 8 MACs
+    code, _, err = run("report", path, "--strict")
+    assert code == 1
+    assert "how often a loop runs is computed at run time: one trip is counted" in err
+
+
 def test_strict_is_content_when_everything_is_counted(run: Callable[..., Run]) -> None:
     assert run("report", RESNET, "--strict")[0] == 0
 

@@ -85,7 +85,7 @@ def test_an_uncounted_operator_is_refused_since_it_would_look_cheap() -> None:
         "agraph (float[2,8] x, float[8,4] w) => (float[] y) { t = MatMul(x, w) y = my.Foo(t) }",
         opsets={"my": 1},
     )
-    with pytest.raises(UnsupportedOperatorError, match=r"my\.Foo \(1×\)") as caught:
+    with pytest.raises(UnsupportedOperatorError, match=r"'my\.Foo' \(1 node\)") as caught:
         CostFunction("v100", "macs")(proto)
     assert caught.value.operators == ("my.Foo",)
     assert CostFunction("v100", "macs", strict=False)(proto) == 64
@@ -147,6 +147,6 @@ def test_a_loop_of_unknown_trips_is_refused_like_what_cannot_be_counted() -> Non
     proto = model("""agraph (float[8,8] x, int64 m) => (float[8,8] y) <bool yes = {1}> {
         y = Loop(m, yes, x) <body = b (int64 i, bool go, float[8,8] h)
             => (bool on, float[8,8] next) { on = Identity(go) next = MatMul(h, h) }> }""")
-    with pytest.raises(UnsupportedOperatorError, match="one trip would be counted"):
+    with pytest.raises(UnsupportedOperatorError, match="one trip is counted"):
         CostFunction("v100", "macs")(proto)
     assert CostFunction("v100", "macs", strict=False)(proto) == 512

@@ -210,8 +210,8 @@ class CostFunction:
     # -- the ways to a number --------------------------------------------------------------
 
     def _in_one(self, analysis: Analysis) -> tuple[Number, ...]:
-        if self.strict:
-            _refuse_gaps(analysis)
+        if self.strict and analysis.gaps:
+            raise UnsupportedOperatorError(sorted(analysis.coverage.unknown), analysis.gaps)
         values: list[Number] = []
         for name in self.metrics:
             value = find_metric(name).of(analysis, 0)
@@ -280,14 +280,3 @@ def _check_several(models: object) -> None:
     """Raise UsageError where one candidate, or none at all, stands for several."""
     if not isinstance(models, Iterable) or isinstance(models, str | bytes | os.PathLike):
         raise UsageError(f"models {models!r:.200}: several are meant; call it for one")
-
-
-def _refuse_gaps(analysis: Analysis) -> None:
-    """Raise where totals are lower bounds."""
-    unknown = analysis.coverage.unknown
-    reasons = [f"{name} ({count}×): {reason}" for name, (count, reason) in unknown.items()]
-    reasons += [f"{item.tensor}: {item.reason}" for item in analysis.unresolved[:5]]
-    if analysis.totals.per_trip:
-        reasons.append("how often a loop runs is computed at run time: one trip would be counted")
-    if reasons:
-        raise UnsupportedOperatorError(tuple(unknown), reasons)

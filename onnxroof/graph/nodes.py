@@ -201,20 +201,22 @@ class NodeReader:
     def _kind_and_scope(self, rest: bytes, begin: int) -> tuple[Kind, str | None] | None:
         """What follows the names at `begin`; None where it does not stand in the usual order."""
         position, stop = 0, len(rest)
-        kind_end = 0
         scope = None
         try:
-            while position < stop:
-                at, tag, length = position, rest[position], rest[position + 1]
-                start = position + 2
+            while position < stop and rest[position] in _KIND_TAGS:
+                length, start = rest[position + 1], position + 2
                 if length > 0x7F:  # what takes more than two bytes ends behind the node
+                    length, start = length + (rest[start] << 7) - 0x80, start + 1
+                position = start + length
+            kind_end = position
+            while position < stop:
+                tag, length, start = rest[position], rest[position + 1], position + 2
+                if length > 0x7F:
                     length, start = length + (rest[start] << 7) - 0x80, start + 1
                 position = start + length
                 if tag == _METADATA_TAG:
                     if rest.startswith(_SCOPES_ENTRY, start):
                         scope = self._scope(rest[start:position])
-                elif tag in _KIND_TAGS and at == kind_end:
-                    kind_end = position
                 elif tag != _DOCUMENTATION_TAG:
                     return None
         except IndexError:

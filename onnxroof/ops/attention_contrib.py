@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import BoundedInt, lower, upper
+from onnxroof.bounded import BoundedInt, interval, largest, lower, upper
 from onnxroof.ops.attention import (
     Heads,
     attention_work,
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class Cache:
     """A key-value cache: rows it can hold, rows in use before this call, rows appended.
 
-    `shared`: past and present are one buffer of `capacity` rows.
+    `shared`: past and present are one buffer of `capacity` rows; None where only a run tells.
     """
 
     capacity: int
     past: int
     new: int
-    shared: bool
+    shared: bool | None
 
     @property
     def total(self) -> int:
@@ -47,7 +47,7 @@ class Cache:
     @property
     def present(self) -> int:
         """Rows of the present output."""
-        return self.capacity if self.shared else self.total
+        return self.capacity if self.shared else largest(self.capacity, self.total)
 
 
 def cache_of(call: OpCall, capacity: int, new: int, *, shared: bool, length_input: int) -> Cache:
@@ -63,8 +63,8 @@ def cache_of(call: OpCall, capacity: int, new: int, *, shared: bool, length_inpu
 def in_place(
     call: OpCall, cache: Cache, inputs: Sequence[int], outputs: Sequence[int]
 ) -> tuple[Mapping[int, int] | None, Mapping[int, int] | None]:
-    """(reads, writes) of the past inputs and present outputs of a shared buffer."""
-    if not cache.shared or not upper(cache.capacity):
+    """(reads, writes) of the past inputs and present outputs of what is, or may be, one buffer."""
+    if cache.shared is False or not upper(cache.capacity):
         return None, None
     reads, writes = {}, {}
     for position in inputs:
@@ -72,7 +72,9 @@ def in_place(
             reads[position] = (call.input(position).nbytes or 0) * cache.past // cache.capacity
     for position in outputs:
         if position < len(call.outputs):
-            writes[position] = (call.output(position).nbytes or 0) * cache.new // cache.capacity
+            nbytes = call.output(position).nbytes or 0
+            added = upper(nbytes) * cache.new // upper(cache.present)
+            writes[position] = added if cache.shared else interval(lower(added), upper(nbytes))
     return reads, writes
 
 
@@ -88,10 +90,10 @@ def with_traffic(
 
 @shape_rule("Attention", "DecoderMaskedSelfAttention", domain=MICROSOFT)
 def fused_attention_shape(call: OpCall) -> Sequence[TensorInfo]:
-    """Output [B, S, Dv]; present [2, B, N, P + S, d], or past's shape when the buffer is shared."""
+    """Output [B, S, Dv]; present [2, B, N, P + S, dv], or past's shape where it is shared."""
     x = call.input(0)
     heads, cache = _fused_heads(call, past=4)
-    present = (2, heads.batch, heads.heads, cache.present, heads.head_size)
+    present = (2, heads.batch, heads.heads, cache.present, heads.value_size)
     return [x.like((*x.dims[:-1], heads.heads * heads.value_size)), x.like(present)]
 
 

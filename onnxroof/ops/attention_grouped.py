@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import is_exact, largest, smallest, upper
+from onnxroof.bounded import BoundedInt, is_exact, largest, smallest, upper
 from onnxroof.ops.attention import Heads, attention_work, required_attribute, split_heads
 from onnxroof.ops.attention_contrib import Cache, cached_outputs, in_place, three
 from onnxroof.ops.call import Impossible, OpCost, TensorInfo
@@ -52,12 +52,13 @@ def group_cache(call: OpCall, new: int, length_input: int = 6) -> Cache:
     capacity = call.shape(3)[2] if call.has(3) else 0
     value = call.value(length_input)
     if value is None or value.size != 1:
-        if upper(capacity):
-            call.note(
-                "total_sequence_length is computed at run time: the past is taken as full, "
-                "and present as a separate, longer buffer"
-            )
-        return Cache(capacity, capacity, new, shared=False)
+        if not upper(capacity):
+            return Cache(capacity, capacity, new, shared=False)
+        call.note(
+            "total_sequence_length is computed at run time: at most all rows of the past are in"
+            " use, and present is a separate, longer buffer"
+        )
+        return Cache(capacity, BoundedInt(upper(capacity)), new, shared=None)
     total: int = value.ravel().tolist()[0]
     if call.attr("sliding_window_cache", 0) and upper(capacity):
         resident = smallest(total, capacity)
@@ -85,7 +86,8 @@ def group_query_cost(call: OpCall) -> OpCost:
         tables the rows of B · S positions (nothing without do_rotary)
     Convention
         Dense, also when causal or windowed. Where T fits into past the buffer is shared: its
-        T − L filled rows are read and L rows written. Otherwise present is a copy.
+        T − L filled rows are read and L rows written. Otherwise present is a copy. Where only a
+        run tells T it is L to P + L.
     Source
         ONNX Runtime contrib operators, GroupQueryAttention.
     """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnxroof.bounded import BoundedInt, lower
+from onnxroof.bounded import BoundedInt, ends, lower
 from onnxroof.graph.types import DType
 from tests.builders import cost_of, problem_of, shaped, shapes_of
 
@@ -194,11 +194,27 @@ def test_a_cache_with_room_is_one_buffer_and_only_its_rows_in_use_are_read() -> 
     assert cost.input_bytes == 4 * (32 + 16 + 16 + 2 * 2 * 12 * 8)
 
 
-def test_without_a_known_total_the_past_is_full_and_the_report_says_so() -> None:
+def test_without_a_known_total_the_cache_is_bounded_and_the_report_says_so() -> None:
+    # of 12 rows none to all are in use, so that 1 to 13 keys are attended to; where there is room
+    # the new row is written into the 12, else all go to a longer buffer
     text = grouped("", past=12)
     graph_, findings = shaped(text, opsets=CONTRIB)
+    rows = graph_.tensors["nk"].shape[2]  # type: ignore[index]
+    assert ends(rows) == (12, 13)
     assert graph_.tensors["nk"].shape == (1, 2, 13, 8)
     assert any("total_sequence_length" in sentence for sentence in findings.assumptions)
+    cost = cost_of(text, opsets=CONTRIB)
+    assert ends(cost.macs) == (4 * 1 * (8 + 8), 4 * 13 * (8 + 8))
+    assert ends(cost.input_bytes) == (4 * (32 + 16 + 16), 4 * (32 + 16 + 16 + 2 * 2 * 12 * 8))
+    assert ends(cost.output_bytes) == (4 * (32 + 2 * 2 * 1 * 8), 4 * (32 + 2 * 2 * 13 * 8))
+
+
+@pytest.mark.parametrize("total", range(1, 14))
+def test_what_is_bounded_without_a_known_total_holds_for_each(total: int) -> None:
+    exact, bounded = (cost_of(grouped(text, past=12), opsets=CONTRIB) for text in (str(total), ""))
+    for name in ("macs", "flops", "transcendentals", "input_bytes", "output_bytes"):
+        low, high = ends(getattr(bounded, name))
+        assert low <= getattr(exact, name) <= high
 
 
 def test_a_packed_query_holds_keys_and_values_too() -> None:

@@ -51,7 +51,7 @@ CASES = {
     ),
     "ms_attention_wide_values": (
         "float[2,5,12] x, float[12,40] w, float[40] b",
-        f"y = {MS}Attention <num_heads = 2, qkv_hidden_sizes = [8, 8, 24]> (x, w, b)",
+        f"y, z = {MS}Attention <num_heads = 2, qkv_hidden_sizes = [8, 8, 24]> (x, w, b)",
         "",
     ),
     "ms_qattention": (

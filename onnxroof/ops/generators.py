@@ -71,7 +71,10 @@ def constant_of_shape_value(call: OpCall) -> Sequence[Value | None]:
 @shape_rule("Range")
 @shape_rule("Range", domain=MICROSOFT)
 def range_shape(call: OpCall) -> Sequence[TensorInfo]:
-    """max(⌈(limit − start) / delta⌉, 0) elements of the type of start."""
+    """max(⌈(limit − start) / delta⌉, 0) elements of the type of start.
+
+    Of floating-point numbers in double precision, whatever their type, as runtimes do.
+    """
     return (call.input(0).like((_range_length(call),)),)
 
 
@@ -97,7 +100,7 @@ def _range_length(call: OpCall) -> int:
     if ends(step) == (0, 0):
         raise Impossible("delta must not be zero")
     if any(np.issubdtype(value.dtype, np.floating) for value in (start, limit, delta)):
-        return max(math.ceil(float(np.subtract(limit, start)) / float(step)), 0)
+        return max(math.ceil((float(limit) - float(start)) / float(step)), 0)
     return largest(ceil_div(limit.item() - start.item(), step), 0)
 
 

@@ -86,6 +86,22 @@ def test_a_range_stops_before_its_limit(
     assert value_of(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "limit", "delta", "count"),
+    [
+        # 0.4f − 0.1f is 3 · 0.1f before it is rounded to a float, and 3.0000001 · 0.1f after
+        ("float", 0.4, 0.1, 3),
+        ("float", 0.4, 0.05, 6),
+        ("double", 0.4, 0.1, 4),  # 0.30000000000000004 / 0.1
+    ],
+)
+def test_steps_of_fractions_are_counted_in_double_precision_as_a_run_does(
+    kind: str, limit: float, delta: float, count: int
+) -> None:
+    constants = scalar(kind, 0.1, "a") + scalar(kind, limit, "b") + scalar(kind, delta, "d")
+    assert shapes_of(graph("", constants + "y = Range(a, b, d)"))["y"] == (count,)
+
+
 def test_a_range_of_a_size_counts_positions_without_arithmetic() -> None:
     body = (
         "s = Shape(x)" + scalar("int64", 1, "i") + "n = Gather(s, i)"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import onnx
@@ -43,6 +44,71 @@ POSITIONS = """agraph (float[S,4] x, float[%d,4] table) => (float y)
 
 
 # -- small graphs by hand --------------------------------------------------------------------
+
+
+def test_a_peak_that_lies_elsewhere_in_small_models_is_said_to_begin_behind_them() -> None:
+    # The product holds 4·(n + n + n²) bytes, the Relu 4·(n² + n²), which is more from n = 3 on and
+    # as much at 2: 8·n². At n = 1 it is 12 bytes, not 8
+    peak = forms_of("""agraph (float[n,1] x, float[1,n] z) => (float y)
+        { a = Mul(x, z) y = Relu(a) }""").forms["peak_activation_bytes"]
+    assert (str(peak), peak.domain) == ("8·n²", "n from 2")
+
+
+def test_rows_of_a_table_are_so_many_only_where_two_sizes_together_ask_for_all() -> None:
+    # 8 bytes an index, 16 a row: in at most the table's 100 rows, out each. Fewer indices than
+    # rows read fewer, though either size alone may be as small as 1 beside a large other one
+    forms = forms_of("agraph (int64[b,s] i, float[100,4] t) => (float y) { y = Gather(t, i) }")
+    traffic = forms.forms["traffic_bytes"]
+    assert str(traffic) == "24·b·s + 1600"
+    limits = {name: low or 1 for name, (low, _) in traffic.limits.items()}
+    assert limits["b"] * limits["s"] >= 100
+
+
+BENDS = {
+    "one of two peaks": """agraph (float[b,h,1] x, float[b,1,w] z) => (float y)
+        { a = Mul(x, z) c = Relu(a) y = ReduceSum <keepdims = 0> (c) }""",
+    "keys and queries": """agraph (float[b,s,4] q, float[b,p,4] k) => (float y)
+        { t = Transpose <perm = [0,2,1]> (k) a = MatMul(q, t) c = Softmax(a) y = MatMul(c, k) }""",
+    "joined": """agraph (float[b,s,4] x, float[b,p,4] z) => (float y)
+        { c = Concat <axis = 1> (x, z) y = Softmax(c) }""",
+    "a part of at most forty": """agraph (float[h,w] x) => (float y)
+        <int64[1] zero = {0}, int64[1] end = {40}, int64[1] axis = {0}>
+        { p = Slice(x, zero, end, axis) y = Mul(p, p) }""",
+}
+
+
+@pytest.mark.parametrize("text", BENDS.values(), ids=list(BENDS))
+def test_wherever_a_form_is_said_to_hold_it_gives_what_a_run_of_these_sizes_counts(
+    text: str,
+) -> None:
+    forms = forms_of(text)
+    proto, sides = model(text, opset=21), (1, 2, 3, 16, 64, 200)
+    compared = 0
+    for point in product(sides, repeat=len(forms.dimensions)):
+        sizes = dict(zip(forms.dimensions, point, strict=True))
+        counted = onnxroof.analyze(proto, dims=sizes)
+        expected = {
+            "macs": counted.totals.macs,
+            "flops": counted.totals.flops,
+            "traffic_bytes": counted.totals.traffic_bytes,
+            "peak_activation_bytes": counted.memory.peak_activation_bytes,
+        }
+        for name, value in expected.items():
+            form = forms.formula(name)
+            if isinstance(form, Polynomial) and _claims(form, sizes):
+                compared += 1
+                assert form.at(**sizes) == value, (name, sizes)
+    assert compared >= 20
+
+
+def _claims(form: Polynomial, sizes: dict[str, int]) -> bool:
+    """Whether the form says that it holds at these sizes."""
+    return all(
+        not size % form.steps.get(name, 1)
+        and (form.limits.get(name, (None, None))[0] or 1) <= size
+        and size <= (form.limits.get(name, (None, None))[1] or size)
+        for name, size in sizes.items()
+    )
 
 
 def test_a_convolution_is_linear_in_its_batch() -> None:

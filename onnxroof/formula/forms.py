@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import isqrt
 from typing import TYPE_CHECKING
 
 from onnxroof.bindings import Bindings, check_inputs, derived, opening
@@ -31,6 +32,9 @@ _STARTS = (32, 224, 64, 128, 8, 2, 1, 512)
 """Sizes tried for dimensions that nobody bound."""
 
 _MOST_DIMENSIONS = 6
+
+_MOST_MIXED = 3
+"""Dimensions of which small, middle and large sizes are all put together; of more, fewer are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,24 +240,58 @@ class _Fit:
         if not all(self._agrees(form, key, point) is not False for point in self._between()):
             return None
         levels = max((axis.courses[key].highs for axis in self.axes.values()), default=0)
-        for level in range(levels, -1, -1):
-            corner = tuple(self._high(axis, key, level) for axis in self.axes.values())
-            if self._agrees(form, key, corner):
-                return replace(form, limits=self._limits(key, corner))
+        for level, raised in product(range(levels, -1, -1), self._raised()):
+            box = [
+                (
+                    axis.near[0] if name in raised else axis.courses[key].low or axis.lowest,
+                    self._high(axis, key, level),
+                )
+                for name, axis in self.axes.items()
+            ]
+            if self._holds_in(form, key, box):
+                return replace(form, limits=self._limits(box))
         return None
+
+    def _raised(self) -> list[tuple[str, ...]]:
+        """Dimensions whose smallest sizes are left out: none, else as few as will do."""
+        each = [(name,) for name in self.names]
+        return [(), *each, self.names] if len(each) > 1 else [(), *each]
 
     def _high(self, axis: Axis, key: str, level: int) -> int:
         level = min(level, axis.courses[key].highs)
         return axis.highs[level - 1] if level else axis.near[-1]
 
-    def _limits(self, key: str, corner: Point) -> dict[str, tuple[int | None, int | None]]:
+    def _holds_in(self, form: Polynomial, key: str, box: Sequence[tuple[int, int]]) -> bool:
+        """Whether the form is right at the corners of a box and between them.
+
+        What is the smaller or larger of two things, as a peak is, changes from one to the other
+        where all dimensions are small, or one is small and another large.
+        """
+        if not self._agrees(form, key, tuple(high for _, high in box)):
+            return False
+        sides = [
+            self._side(low, high, axis.step)
+            for (low, high), axis in zip(box, self.axes.values(), strict=True)
+        ]
+        if len(sides) > _MOST_MIXED:
+            sides = [[side[0], side[-1]] for side in sides[:_MOST_MIXED]] + [
+                [side[-1]] for side in sides[_MOST_MIXED:]
+            ]
+        return all(self._agrees(form, key, point) is not False for point in product(*sides))
+
+    @staticmethod
+    def _side(low: int, high: int, step: int) -> list[int]:
+        """The ends, and the multiple near their geometric mean."""
+        middle = isqrt(low * high) // step * step
+        return sorted({low, max(middle, low), high})
+
+    def _limits(self, box: Sequence[tuple[int, int]]) -> dict[str, tuple[int | None, int | None]]:
         """Where the form was seen to hold, for dimensions where it fails or is not known beyond."""
         limits: dict[str, tuple[int | None, int | None]] = {}
-        for (name, axis), high in zip(self.axes.items(), corner, strict=True):
-            low = axis.courses[key].low
+        for (name, axis), (low, high) in zip(self.axes.items(), box, strict=True):
             top = (*axis.near, *axis.highs)[-1]
-            if low is not None or high < top:
-                limits[name] = (low, high if high < top else None)
+            if low > axis.lowest or high < top:
+                limits[name] = (low if low > axis.lowest else None, high if high < top else None)
         return limits
 
     def _between(self) -> list[Point]:

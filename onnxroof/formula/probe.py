@@ -25,8 +25,8 @@ _ROUNDING = 131
 """A polynomial that fails up to this distance was none: what rounds has moved a step by then.
 Failing beyond, it holds on a range."""
 
-_LOWER = (5, 2)
-"""Steps at which it is confirmed further down."""
+_LOWER = (5, 3, 2, 1)
+"""Steps at which it is confirmed further down, to the smallest size there is."""
 
 _SMALLEST_SIZE = 16
 """Probing starts here, so that windows fit and sizes of 1, which broadcast, stay apart."""
@@ -58,6 +58,7 @@ class Axis:
         step: All are multiples of it.
         near: Where polynomials are fitted.
         highs: Where they are confirmed.
+        lowest: The smallest size looked at that the model takes.
         courses: Quantity → its polynomial along this line.
         lost: Quantities that have none.
         refused: The next higher point, where the model does not take it.
@@ -68,6 +69,7 @@ class Axis:
     step: int
     near: tuple[int, ...]
     highs: tuple[int, ...]
+    lowest: int
     courses: Mapping[str, Course]
     lost: tuple[str, ...]
     refused: int | None
@@ -89,7 +91,8 @@ class _Line:
         found = {key: self._course([self.values[x][key] for x in self.near], key) for key in keys}
         courses = {key: course for key, course in found.items() if course is not None}
         lost = tuple(key for key in found if key not in courses)
-        return Axis(self.step, self.near, self.highs, courses, lost, self.refused)
+        lowest = (self.near[0], *self.lows)[-1]
+        return Axis(self.step, self.near, self.highs, lowest, courses, lost, self.refused)
 
     def _course(self, near_values: Sequence[int], key: str) -> Course | None:
         order = degree(self.near, near_values)

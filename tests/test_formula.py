@@ -54,6 +54,17 @@ def test_a_peak_that_lies_elsewhere_in_small_models_is_said_to_begin_behind_them
     assert (str(peak), peak.domain) == ("8·n²", "n from 2")
 
 
+def test_what_ends_far_up_is_not_said_to_go_on_for_ever() -> None:
+    # the first 4,500 of n numbers: one FLOP each, and no more of them at n = 4,501
+    flops = forms_of("""agraph (float[n] x) => (float y)
+        <int64[1] zero = {0}, int64[1] end = {4500}> { p = Slice(x, zero, end) y = Relu(p) }""")
+    form = flops.forms["flops"]
+    low, high = form.limits["n"]
+    assert (str(form), low) == ("n", None)
+    assert high is not None
+    assert 4000 <= high <= 4500
+
+
 def test_rows_of_a_table_are_so_many_only_where_two_sizes_together_ask_for_all() -> None:
     # 8 bytes an index, 16 a row: in at most the table's 100 rows, out each. Fewer indices than
     # rows read fewer, though either size alone may be as small as 1 beside a large other one

@@ -33,6 +33,9 @@ _STARTS = (32, 224, 64, 128, 8, 2, 1, 512)
 
 _MOST_DIMENSIONS = 6
 
+_FAR = 10_000
+"""Sizes from here on are looked at in one dimension alone."""
+
 _MOST_MIXED = 3
 """Dimensions of which small, middle and large sizes are all put together; of more, fewer are."""
 
@@ -265,19 +268,29 @@ class _Fit:
         """Whether the form is right at the corners of a box and between them.
 
         What is the smaller or larger of two things, as a peak is, changes from one to the other
-        where all dimensions are small, or one is small and another large.
+        where all dimensions are small, or one is small and another large. The largest sizes of
+        all together would be beyond every runtime; those were looked at alone.
         """
-        if not self._agrees(form, key, tuple(high for _, high in box)):
+        axes = tuple(self.axes.values())
+        highs = [
+            min(high, self._largest_together(axis))
+            for (_, high), axis in zip(box, axes, strict=True)
+        ]
+        if not self._agrees(form, key, tuple(highs)):
             return False
         sides = [
             self._side(low, high, axis.step)
-            for (low, high), axis in zip(box, self.axes.values(), strict=True)
+            for (low, _), high, axis in zip(box, highs, axes, strict=True)
         ]
         if len(sides) > _MOST_MIXED:
             sides = [[side[0], side[-1]] for side in sides[:_MOST_MIXED]] + [
                 [side[-1]] for side in sides[_MOST_MIXED:]
             ]
         return all(self._agrees(form, key, point) is not False for point in product(*sides))
+
+    @staticmethod
+    def _largest_together(axis: Axis) -> int:
+        return max(x for x in (*axis.near, *axis.highs) if x < _FAR or x == axis.near[-1])
 
     @staticmethod
     def _side(low: int, high: int, step: int) -> list[int]:

@@ -18,7 +18,7 @@ STEPS = (1, 2, 4, 8, 16, 32, 64)
 _NEAR = 5
 """Neighbouring points, enough for degree 3 and one point that confirms it."""
 
-_HIGHER = (29, 67, 131, 241, 491, 1003, 4001)
+_HIGHER = (29, 67, 131, 241, 491, 1003, 4001, 1_000_003)
 """Distances of points that confirm it further up."""
 
 _ROUNDING = 131

@@ -73,8 +73,11 @@ def in_place(
     for position in outputs:
         if position < len(call.outputs):
             nbytes = call.output(position).nbytes or 0
-            added = upper(nbytes) * cache.new // upper(cache.present)
-            writes[position] = added if cache.shared else interval(lower(added), upper(nbytes))
+            if cache.shared:
+                writes[position] = nbytes * cache.new // cache.capacity
+            else:  # the new rows, or all of a longer buffer
+                rows = max(lower(cache.present), 1)
+                writes[position] = interval(lower(nbytes) * lower(cache.new) // rows, upper(nbytes))
     return reads, writes
 
 

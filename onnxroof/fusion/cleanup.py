@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from onnxroof.fusion.layout import is_inference_dropout, is_part
 from onnxroof.fusion.runtimes import CSE, QDQ, TRANSPOSES
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ def _identity(graph: LiveGraph, node: NodeCost) -> object:
     operator, onnx_node = node.call.operator, node.node
     if operator is None or operator.random or onnx_node.subgraphs:
         return None
-    source = graph.source
-    inputs: list[object] = [source.get(name, name) for name in onnx_node.inputs]
+    if onnx_node.kind == "Dropout" and not is_inference_dropout(onnx_node, graph.tensors):
+        return None
+    inputs: list[object] = [*map(graph.shown_by, onnx_node.inputs)]
     for position in node.call.constants:
         known = graph.tensors.get(onnx_node.inputs[position])
         if known is not None and known.value is not None:
@@ -320,6 +322,8 @@ def take_strided_views(graph: LiveGraph) -> None:
         readers = [reader for name in names for reader in graph.readers.get(name, ())]
         if all(_takes_strides(graph.nodes[reader]) for reader in readers):
             origin = node.node.inputs[0]
+            if origin in graph.partial or is_part(node.call):
+                graph.partial.update(names)
             reason = "strided view: its readers follow the strides"
             graph.drop(index, reason, (origin,) * len(node.node.outputs))
 

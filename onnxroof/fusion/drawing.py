@@ -298,7 +298,7 @@ class Match:
         if group is not None and group.inputs:
             return [(-1, tensor) for tensor in group.inputs]
         names = graph.nodes[index].node.inputs
-        return [(at, graph.source.get(name, name)) for at, name in enumerate(names) if name]
+        return [(at, graph.shown_by(name)) for at, name in enumerate(names) if name]
 
     def _argument(self, wanted: str, given: tuple[int, str], index: int) -> bool:
         position, tensor = given

@@ -29,7 +29,7 @@ def view_reason(node: NodeCost, tensors: Mapping[str, TensorInfo], runtime: Runt
     operator = node.call.operator
     kind = node.node.kind
     if kind == "Dropout":
-        idle = _is_inference_dropout(node.node, tensors)
+        idle = is_inference_dropout(node.node, tensors)
         return "does nothing: output equals input" if idle else ""
     if operator is not None and operator.view:
         return "view: the same bytes under another shape"
@@ -64,7 +64,7 @@ def _same_type_and_shape(call: OpCall) -> bool:
     )
 
 
-def _is_inference_dropout(node: Node, tensors: Mapping[str, TensorInfo]) -> bool:
+def is_inference_dropout(node: Node, tensors: Mapping[str, TensorInfo]) -> bool:
     """Dropout only drops in training mode (third input from opset 12, `is_test` before 7)."""
     if sum(map(bool, node.outputs)) > 1:
         return False
@@ -122,6 +122,13 @@ def may_be_view(node: NodeCost) -> bool:
     operator = node.call.operator
     possible = node.node.kind in _SOMETIMES or (operator is not None and operator.view)
     return possible and not node.call.problem
+
+
+def is_part(call: OpCall) -> bool:
+    """Whether the results are less than the input: two of them are not the same."""
+    first = call.inputs[0] if call.inputs else None
+    shape = None if first is None else first.shape
+    return call.kind in _PARTS and any(info.shape != shape for info in call.outputs)
 
 
 def _is_one_piece(call: OpCall) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxroof.cost import Status
-from onnxroof.fusion.layout import may_be_view, view_reason
+from onnxroof.fusion.layout import is_part, may_be_view, view_reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ class LiveGraph:
         of_kind: The same by operator; nodes dropped later stay listed.
         removed: Why each of the other nodes launches nothing, by index.
         source: Name of a view → name of the tensor whose bytes it shows.
+        partial: Views that show a part of those: two of one tensor are not the same.
         producer: Tensor → index of the live node that makes it.
         readers: Tensor → indices of the live nodes that read it, directly or through views.
         exits: Tensors that must be in memory when the graph ends, or as part of a Concat.
@@ -49,8 +50,8 @@ class LiveGraph:
 
     __slots__ = (
         "_views", "dequantized", "dequantizers", "dropped", "exits", "inputs", "integer", "live",
-        "nodes", "of_kind", "parts", "permuted", "producer", "readers", "removed", "runtime",
-        "source", "tensors",
+        "nodes", "of_kind", "partial", "parts", "permuted", "producer", "readers", "removed",
+        "runtime", "source", "tensors",
     )  # fmt: skip
 
     def __init__(self, cost: GraphCost, runtime: Runtime) -> None:
@@ -59,6 +60,7 @@ class LiveGraph:
         self.nodes = cost.nodes
         self.tensors = cost.shaped.tensors
         self.source: dict[str, str] = {}
+        self.partial: set[str] = set()
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = {}
         self.removed: dict[int, str] = {}
@@ -118,13 +120,20 @@ class LiveGraph:
 
     def _view(self, node: NodeCost) -> None:
         """The node's outputs are its input's bytes."""
-        origin = node.node.inputs[0]
-        origin = self.source.get(origin, origin)
+        viewed = node.node.inputs[0]
+        origin = self.source.get(viewed, viewed)
         views = self._views.setdefault(origin, [])
+        is_partial = viewed in self.partial or is_part(node.call)
         for name in node.node.outputs:
             if name:
                 self.source[name] = origin
                 views.append(name)
+                if is_partial:
+                    self.partial.add(name)
+
+    def shown_by(self, name: str) -> str:
+        """The tensor that has the elements a name stands for: itself where a part is shown."""
+        return name if name in self.partial else self.source.get(name, name)
 
     def info(self, tensor: str) -> TensorInfo | None:
         """What is known of a tensor; None for one that a body captures from outside."""

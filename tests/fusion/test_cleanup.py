@@ -97,6 +97,25 @@ def test_equal_operators_on_one_tensor_seen_under_two_shapes_do_not() -> None:
     assert kinds(text, "basic") == ["Softmax", "Softmax"]
 
 
+def test_equal_operators_on_two_parts_of_one_tensor_do_not() -> None:
+    # halves along the outermost axis are views: the same tensor's bytes, not the same bytes
+    text = (
+        "g (float[2,4,8] x) => (float a, float b) <float[8,8] w> "
+        "{ p, q = Split<axis = 0, num_outputs = 2>(x)  a = MatMul(p, w)  b = MatMul(q, w) }"
+    )
+    for runtime in ("tensorrt", "torch-compile"):
+        found = plan(text, runtime, opset=18)
+        assert [kernel.macs for kernel in found.kernels] == [4 * 8 * 8] * 2
+
+
+def test_masks_of_two_dropouts_in_training_are_never_equal() -> None:
+    text = (
+        "g (float[4] x) => (float a, float b) <float r = {0.5}, bool t = {1}> "
+        "{ a = Dropout(x, r, t)  b = Dropout(x, r, t) }"
+    )
+    assert kinds(text) == ["Dropout", "Dropout"]
+
+
 def test_random_nodes_are_never_equal() -> None:
     text = (
         "g (float[4] x) => (float y) "

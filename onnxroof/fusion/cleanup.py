@@ -145,7 +145,9 @@ def _cancel_requantization(graph: LiveGraph, dequantized: dict[str, int]) -> Non
         node = graph.nodes[index].node
         maker = dequantized.get(graph.source.get(node.inputs[0], node.inputs[0]))
         if maker is not None and _scheme(graph, maker) == _scheme(graph, index):
-            graph.drop(index, "quantizes what was stored so", graph.nodes[maker].node.inputs[:1])
+            stored = graph.nodes[maker].node.inputs[:1]
+            are_parts = node.inputs[0] in graph.partial
+            graph.drop(index, "quantizes what was stored so", stored, are_parts=are_parts)
 
 
 def _scheme(graph: LiveGraph, index: int) -> tuple[object, ...]:
@@ -322,10 +324,9 @@ def take_strided_views(graph: LiveGraph) -> None:
         readers = [reader for name in names for reader in graph.readers.get(name, ())]
         if all(_takes_strides(graph.nodes[reader]) for reader in readers):
             origin = node.node.inputs[0]
-            if origin in graph.partial or is_part(node.call):
-                graph.partial.update(names)
             reason = "strided view: its readers follow the strides"
-            graph.drop(index, reason, (origin,) * len(node.node.outputs))
+            stand_ins = (origin,) * len(node.node.outputs)
+            graph.drop(index, reason, stand_ins, are_parts=is_part(node.call))
 
 
 def _takes_strides(node: NodeCost) -> bool:

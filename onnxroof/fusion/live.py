@@ -155,8 +155,10 @@ class LiveGraph:
         """Whether some node sees the tensor under another name."""
         return tensor in self._views
 
-    def drop(self, index: int, reason: str, stand_ins: Sequence[str]) -> None:
-        """Take a live node out; each of its outputs becomes a view of its stand-in."""
+    def drop(
+        self, index: int, reason: str, stand_ins: Sequence[str], *, are_parts: bool = False
+    ) -> None:
+        """Take a live node out; each output becomes a view of its stand-in, or of a part of it."""
         node = self.nodes[index]
         self.dropped.add(index)
         self.removed[index] = reason
@@ -169,12 +171,15 @@ class LiveGraph:
                     del self.readers[tensor]
         for name, stand_in in zip(node.node.outputs, stand_ins, strict=False):
             if name:
-                self._redirect(name, self.source.get(stand_in, stand_in))
+                is_partial = are_parts or stand_in in self.partial
+                self._redirect(name, self.source.get(stand_in, stand_in), is_partial=is_partial)
 
-    def _redirect(self, name: str, origin: str) -> None:
-        """The tensor and all its views become views of another."""
+    def _redirect(self, name: str, origin: str, *, is_partial: bool) -> None:
+        """The tensor and all its views become views of another, or of a part of it."""
         self.producer.pop(name, None)
         names = [name, *self._views.pop(name, ())]
+        if is_partial:
+            self.partial.update(names)
         for view in names:
             self.source[view] = origin
         self._views.setdefault(origin, []).extend(names)

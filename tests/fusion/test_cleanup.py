@@ -108,6 +108,18 @@ def test_equal_operators_on_two_parts_of_one_tensor_do_not() -> None:
         assert [kernel.macs for kernel in found.kernels] == [4 * 8 * 8] * 2
 
 
+def test_two_parts_stay_two_where_what_lies_between_them_and_their_readers_goes() -> None:
+    # p · sigmoid(q) is no x · sigmoid(x), though all three transposes cancel
+    text = (
+        "g (float[2,4,8] x) => (float y) { p, q = Split<axis = 0, num_outputs = 2>(x) "
+        "s = Transpose<perm = [0,2,1]>(p)  t = Transpose<perm = [0,2,1]>(q)  u = Sigmoid(t) "
+        "m = Mul(s, u)  y = Transpose<perm = [0,2,1]>(m) }"
+    )
+    (kernel,) = plan(text, "tensorrt", opset=18).kernels
+    assert kernel.rule == "elementwise-broadcast"
+    assert kernel.input_bytes == 2 * 4 * 8 * 4
+
+
 def test_masks_of_two_dropouts_in_training_are_never_equal() -> None:
     text = (
         "g (float[4] x) => (float a, float b) <float r = {0.5}, bool t = {1}> "

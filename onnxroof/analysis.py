@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from onnxroof.cost import Coverage, Totals, coverage, total
-from onnxroof.errors import quoted
+from onnxroof.errors import UnsupportedOperatorError, quoted
+from onnxroof.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,22 +111,25 @@ class Analysis:
         """How many nodes have a cost, and which operators have none."""
         return coverage(self.cost)
 
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """Why the totals are not those of the whole model, names escaped; empty where they are.
+    def refuse_gaps(self) -> None:
+        """Raise where the totals are not those of the whole model.
 
-        Operators without a formula, tensors without a shape (the first few), and loops of which
-        only a run tells the trips: their totals are those of one trip.
+        Raises:
+            UnsupportedOperatorError: Operators without a formula, tensors without a shape (the
+                first few are named), and loops of which only a run tells the trips: their totals
+                are those of one trip.
         """
-        found = [
-            f"{quoted(name)} ({count} node{'s' if count != 1 else ''}): {reason}"
-            for name, (count, reason) in sorted(self.coverage.unknown.items())
+        unknown = sorted(self.coverage.unknown.items())
+        reasons = [
+            f"{quoted(name)} ({plural(count, 'node')}): {reason}"
+            for name, (count, reason) in unknown
         ]
         few = self.unresolved[:_FEW]
-        found += [f"shape of {quoted(item.tensor)}: {item.reason}" for item in few]
+        reasons += [f"shape of {quoted(item.tensor)}: {item.reason}" for item in few]
         if self.totals.per_trip:
-            found.append("how often a loop runs is computed at run time: one trip is counted")
-        return tuple(found)
+            reasons.append("how often a loop runs is computed at run time: one trip is counted")
+        if reasons:
+            raise UnsupportedOperatorError([name for name, _ in unknown], reasons)
 
     @cached_property
     def formulas(self) -> ClosedForms:

@@ -825,12 +825,12 @@ def _width(output: str | None) -> int:
 
 def _fail_on_findings(analysis: Analysis, *, strict: bool) -> None:
     """After the report: what makes it partial ends the command with its exit code."""
-    from onnxroof.errors import ShapeMismatchError, UnsupportedOperatorError
+    from onnxroof.errors import ShapeMismatchError
 
     if analysis.problems:
         raise ShapeMismatchError(analysis.problems)
-    if strict and analysis.gaps:
-        raise UnsupportedOperatorError(sorted(analysis.coverage.unknown), analysis.gaps)
+    if strict:
+        analysis.refuse_gaps()
 
 
 def _write(text: str, output: str | None) -> None:

@@ -132,7 +132,7 @@ class _Counter:
                 self._note_made(call, position, name)
             for item in items:
                 # for a stored tensor the same in all nodes of this call: kept with it
-                key = position if item.origin == "initializer" else ~position
+                key = (position, item.origin)
                 role = _UNREAD if constant is None else roles.get(key, _UNREAD)
                 if role is _UNREAD:
                     role = role_at(call, position, item)

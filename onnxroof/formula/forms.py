@@ -257,8 +257,7 @@ class _Fit:
 
     def _raised(self) -> list[tuple[str, ...]]:
         """Dimensions whose smallest sizes are left out: none, else as few as will do."""
-        each = [(name,) for name in self.names]
-        return [(), *each, self.names] if len(each) > 1 else [(), *each]
+        return list(dict.fromkeys([(), *[(name,) for name in self.names], self.names]))
 
     def _high(self, axis: Axis, key: str, level: int) -> int:
         level = min(level, axis.courses[key].highs)
@@ -303,8 +302,9 @@ class _Fit:
         limits: dict[str, tuple[int | None, int | None]] = {}
         for (name, axis), (low, high) in zip(self.axes.items(), box, strict=True):
             top = (*axis.near, *axis.highs)[-1]
-            if low > axis.lowest or high < top:
-                limits[name] = (low if low > axis.lowest else None, high if high < top else None)
+            first, last = low if low > axis.lowest else None, high if high < top else None
+            if first is not None or last is not None:
+                limits[name] = first, last
         return limits
 
     def _between(self) -> list[Point]:

@@ -48,12 +48,8 @@ class Elementwise:
 
     def apply(self, grouping: Grouping) -> None:
         """Grow a group from every node that could end one, last ones first."""
-        groups = grouping.groups
         for index in reversed(grouping.graph.live):
-            group = groups.get(index)
-            if group is not None and (group.closed or group.last != index):
-                continue
-            if self._may_join(grouping, index):
+            if self._may_join(grouping, index) and grouping.last(index) == index:
                 self._grow(grouping, index)
 
     def _may_join(self, grouping: Grouping, index: int) -> bool:

@@ -132,7 +132,7 @@ class NodeReader:
         """The text whose bytes were read as Latin-1."""
         return text.encode("latin-1").decode("utf-8", self._source.errors)
 
-    def read(  # noqa: C901, PLR0912, PLR0915 - the one loop over all names of a file
+    def read(  # noqa: C901, PLR0912 - the one loop over all names of a file
         self, spans: Sequence[Span]
     ) -> Iterator[WrittenNode]:
         """The nodes at some places, each when it is asked for.
@@ -155,24 +155,17 @@ class NodeReader:
             name = ""
             position, stop = begin - first, end - first
             try:
-                while data[position] == _INPUT_TAG:
-                    length, start = data[position + 1], position + 2
-                    if length > 0x7F:
-                        length, start = varint(data, position + 1, stop)
-                    position = start + length
-                    text = written[start:position]
-                    known = names.get(text)
-                    if known is None:
-                        known = names[text] = text if text.isascii() else self._decoded(text)
-                    inputs.append(known)
-                while data[position] == _OUTPUT_TAG:  # made here, so not read before
-                    length, start = data[position + 1], position + 2
-                    if length > 0x7F:
-                        length, start = varint(data, position + 1, stop)
-                    position = start + length
-                    text = written[start:position]
-                    known = names[text] = text if text.isascii() else self._decoded(text)
-                    outputs.append(known)
+                for tag, found in ((_INPUT_TAG, inputs), (_OUTPUT_TAG, outputs)):
+                    while data[position] == tag:
+                        length, start = data[position + 1], position + 2
+                        if length > 0x7F:
+                            length, start = varint(data, position + 1, stop)
+                        position = start + length
+                        text = written[start:position]
+                        known = names.get(text)
+                        if known is None:
+                            known = names[text] = text if text.isascii() else self._decoded(text)
+                        found.append(known)
                 if data[position] == _NAME_TAG:  # read once, so not kept
                     length, start = data[position + 1], position + 2
                     if length > 0x7F:
@@ -201,22 +194,20 @@ class NodeReader:
     def _kind_and_scope(self, rest: bytes, begin: int) -> tuple[Kind, str | None] | None:
         """What follows the names at `begin`; None where it does not stand in the usual order."""
         position, stop = 0, len(rest)
+        kind_end = 0
         scope = None
         try:
-            while position < stop and rest[position] in _KIND_TAGS:
-                length, start = rest[position + 1], position + 2
-                if length > 0x7F:  # what takes more than two bytes ends behind the node
-                    length, start = length + (rest[start] << 7) - 0x80, start + 1
-                position = start + length
-            kind_end = position
             while position < stop:
-                tag, length, start = rest[position], rest[position + 1], position + 2
-                if length > 0x7F:
+                at, tag, length = position, rest[position], rest[position + 1]
+                start = position + 2
+                if length > 0x7F:  # what takes more than two bytes ends behind the node
                     length, start = length + (rest[start] << 7) - 0x80, start + 1
                 position = start + length
                 if tag == _METADATA_TAG:
                     if rest.startswith(_SCOPES_ENTRY, start):
                         scope = self._scope(rest[start:position])
+                elif tag in _KIND_TAGS and at == kind_end:
+                    kind_end = position
                 elif tag != _DOCUMENTATION_TAG:
                     return None
         except IndexError:

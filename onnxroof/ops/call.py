@@ -194,8 +194,7 @@ class OpCall:
     `constants` and `activations` are the positions of the inputs that are constant and that are
     not. `folded` says that all inputs are constants; `reason` why outputs are not known; `problem`
     why the node cannot be; `bodies` are the subgraphs a control-flow operator runs; `cost`, and
-    `roles` of stored tensors by position (of Constant nodes, by −1 − position), are filled by the
-    cost stage.
+    `roles` of stored tensors by position and origin, are filled by the cost stage.
     """
 
     __slots__ = (
@@ -221,7 +220,7 @@ class OpCall:
         self.problem = ""
         self.bodies: tuple[Body, ...] = ()
         self.cost: CallCost | None = None
-        self.roles: dict[int, Role | None] = {}
+        self.roles: dict[tuple[int, str], Role | None] = {}
         self.attributes: Mapping[str, AttributeValue] = dict(node.attributes)
         self.output_count = len(node.outputs)
         self.outputs: tuple[TensorInfo, ...] = ()

@@ -210,8 +210,8 @@ class CostFunction:
     # -- the ways to a number --------------------------------------------------------------
 
     def _in_one(self, analysis: Analysis) -> tuple[Number, ...]:
-        if self.strict and analysis.gaps:
-            raise UnsupportedOperatorError(sorted(analysis.coverage.unknown), analysis.gaps)
+        if self.strict:
+            analysis.refuse_gaps()
         values: list[Number] = []
         for name in self.metrics:
             value = find_metric(name).of(analysis, 0)

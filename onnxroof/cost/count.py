@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
+from onnxroof.cost.quantized import SOURCES, Quantized
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxroof.graph.types import Constant, DType, Node
-    from onnxroof.ops.call import OpCall, OpCost, TensorInfo
+    from onnxroof.ops.call import OpCall, OpCost
     from onnxroof.shapes import ShapedGraph
 
 
@@ -36,13 +37,13 @@ def count_costs(shaped: ShapedGraph) -> GraphCost:
 class _Counter:
     """The state of one count.
 
-    `stock`: what is known so far of each stored tensor; `dequantized`: tensors that hold quantized
-    values made floating-point → what they hold.
+    `stock`: what is known so far of each stored tensor; `quantized`: of the tensors that hold
+    quantized values.
     """
 
     def __init__(self) -> None:
         self.stock = Stock()
-        self.dequantized: dict[str, TensorInfo] = {}
+        self.quantized = Quantized()
 
     def graph(self, shaped: ShapedGraph, outer: GraphCost | None) -> GraphCost:
         """Costs of one graph; `outer`, as far as counted, is the one around it."""
@@ -68,8 +69,9 @@ class _Counter:
     def node(self, node: Node, call: OpCall, scope: GraphCost) -> NodeCost:
         """The cost of one node."""
         held = self._read_constants(node, call, scope) if call.constants else _NOTHING
-        if self.dequantized or node.kind == _DEQUANTIZE:
-            self._see_through(node, call)
+        quantized = self.quantized
+        if node.kind in SOURCES or not quantized.is_empty:
+            quantized.follow(node, call)
         if call.bodies and not call.folded:
             return self._with_bodies(node, call, scope, held)
         cost = call.cost
@@ -80,38 +82,11 @@ class _Counter:
                 made = tuple(held.values())
                 scope.roots.update((name, made) for name in node.outputs if name)
             return NodeCost(node, call, cost)
-        if self.dequantized:
-            cost = self._with_stored_types(node, call, cost)
+        if quantized.stored:
+            cost = quantized.as_stored(node, call, cost)
         if not held:
             return NodeCost(node, call, cost)
         return NodeCost(node, call, cost, *self._size(held))
-
-    def _see_through(self, node: Node, call: OpCall) -> None:
-        """Follow quantized values through DequantizeLinear and what only moves them."""
-        stored = self.dequantized.get(node.inputs[0]) if node.inputs else None
-        if node.kind == _DEQUANTIZE and call.inputs:
-            stored = call.inputs[0]
-        elif stored is not None and not _only_moves(call):
-            return
-        if stored is not None and node.outputs:
-            self.dequantized[node.outputs[0]] = stored
-
-    def _with_stored_types(self, node: Node, call: OpCall, cost: CallCost) -> CallCost:
-        """A product of two quantized operands runs on their type; constants are read as stored."""
-        held = [self.dequantized.get(name) for name in node.inputs]
-        if not any(held):
-            return cost
-        dtype = cost.compute_dtype
-        if cost.macs and len(held) > 1 and held[0] is not None and held[1] is not None:
-            dtype = held[0].dtype
-        saved = 0
-        for info, stored in zip(call.inputs, held, strict=True):
-            if info is not None and stored is not None and info.constant:
-                saved += (info.nbytes or 0) - (stored.nbytes or 0)
-        reads = cost.weight_read_bytes
-        if (dtype is cost.compute_dtype and not saved) or reads is None:
-            return cost
-        return replace(cost, compute_dtype=dtype, weight_read_bytes=max(reads - saved, 0))
 
     def _read_constants(
         self, node: Node, call: OpCall, scope: GraphCost
@@ -124,20 +99,24 @@ class _Counter:
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
         roles = call.roles
         unpacked = call.operator.unpacked if call.operator else None
+        quantized = None if self.quantized.is_empty else self.quantized
         for position in call.constants:
             name = inputs[position]
             constant = stored.get(name)
             items = scope.roots.get(name, ()) if constant is None else (constant,)
             if not items:
                 self._note_made(call, position, name)
+            met = None if quantized is None else quantized.role_at(node, call, position)
             for item in items:
-                # for a stored tensor the same in all nodes of this call: kept with it
-                key = (position, item.origin)
-                role = _UNREAD if constant is None else roles.get(key, _UNREAD)
-                if role is _UNREAD:
-                    role = role_at(call, position, item)
-                    if constant is not None:
-                        roles[key] = role
+                role = met
+                if role is None:
+                    # for a stored tensor the same in all nodes of this call: kept with it
+                    key = (position, item.origin)
+                    role = _UNREAD if constant is None else roles.get(key, _UNREAD)
+                    if role is _UNREAD:
+                        role = role_at(call, position, item)
+                        if constant is not None:
+                            roles[key] = role
                 if role is not None:
                     use(item, role)
                 if role is None or role is _WEIGHT:
@@ -148,8 +127,12 @@ class _Counter:
 
     def _note_made(self, call: OpCall, position: int, name: str) -> None:
         """Note a weight of a product that no stored tensor is part of: the graph makes it."""
-        info = call.inputs[position]
-        if position and call.kind in _PRODUCTS and info is not None and info.shape:
+        info, operator = call.inputs[position], call.operator
+        if not position or call.kind not in _PRODUCTS or info is None or not info.shape:
+            return
+        if operator is None or position not in (
+            *operator.quantization, *operator.control, *operator.states,
+        ):  # fmt: skip
             self.stock.made[name] = math.prod(info.shape)
 
     def _unpack(
@@ -225,30 +208,27 @@ _FOLDED_STATUS, _WEIGHT, _UNREAD = Status.FOLDED, Role.WEIGHT, Role.UNUSED
 
 _FOLDED = CallCost(Status.FOLDED, 0, 0, 0, 0, 0, 0, None, "its inputs are constants")
 
-_DEQUANTIZE = "DequantizeLinear"
-
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
-"""Operators whose work counts even when a runtime folds it: the graph holds the product."""
+_PRODUCTS = frozenset({
+    "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Einsum", "FusedConv", "FusedGemm",
+    "FusedMatMul", "GRU", "Gemm", "LSTM", "MatMul", "MatMulInteger", "NhwcFusedConv", "QLinearConv",
+    "QLinearMatMul", "RNN",
+})  # fmt: skip
+"""Products with weights: constant inputs after the first one, whoever made them."""
 
 
 def _folded_cost(call: OpCall) -> CallCost:
-    """Nothing at run time; a matrix product of constants still counts as the graph's work."""
-    if call.kind not in _PRODUCTS or not call.folded:
+    """Nothing at run time; multiply-accumulates of constants still count as the graph's work."""
+    operator = call.operator
+    if not call.folded or operator is None or operator.free or operator.pointwise:
         return _FOLDED
     work, _, _ = _work(call)
-    if work is None:
+    if work is None or not (work.macs or call.kind in _PRODUCTS):
         return _FOLDED
     dtype = work.compute_dtype or call.input(0).dtype
     return CallCost(
         Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
         "its inputs are constants: computed once, before the first inference",
     )  # fmt: skip
-
-
-def _only_moves(call: OpCall) -> bool:
-    """Whether the output holds the first input's values, in another shape or order."""
-    operator = call.operator
-    return call.kind == "Transpose" or (operator is not None and operator.view)
 
 
 def _only_known_values(call: OpCall) -> bool:

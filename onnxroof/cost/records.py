@@ -36,8 +36,8 @@ class Status(Enum):
 
     COUNTED: by its formula. FREE: no arithmetic, for a stated reason. FOLDED: its inputs are
     constants, so a runtime computes it once, before the first inference: it moves no bytes, and
-    only a matrix product among them counts (the graph holds it). UNKNOWN: no formula, or a shape
-    is missing.
+    only multiply-accumulates among them count (the graph holds the product). UNKNOWN: no formula,
+    or a shape is missing.
     """
 
     COUNTED = "counted"

@@ -21,6 +21,7 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from onnxroof.cost import GraphCost, NodeCost
+from onnxroof.cost.quantized import begins_quantized
 from onnxroof.fusion.plan import plan_kernels
 from onnxroof.fusion.rules import all_rules
 from onnxroof.fusion.runtimes import find_runtime
@@ -503,8 +504,10 @@ def cuts(line: Line) -> list[tuple[int, int]]:
 
 
 def stands_alone(call: OpCall) -> bool:
-    """Whether a node computes at run time, without bodies, and is followed by no runtime."""
+    """Whether a node computes at run time, without bodies, and nobody follows its result."""
     if call.kind in BARS or call.folded or call.bodies or call.needs_attention:
+        return False
+    if begins_quantized(call):
         return False
     return not any(info.constant for info in call.outputs)
 

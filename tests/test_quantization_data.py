@@ -1,0 +1,229 @@
+"""Scales and zero points are quantization data, however the graph spells the scaling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import onnxroof
+from tests.builders import costs, model
+
+
+def zeros(name: str, *shape: int, dtype: type = np.float32) -> TensorProto:
+    return numpy_helper.from_array(np.zeros(shape, dtype), name)
+
+
+def roles(text: str, *tensors: TensorProto) -> dict[str, str]:
+    proto = model(text)
+    proto.graph.initializer.extend(tensors)
+    return {weight.constant.name: weight.role.label for weight in costs(proto).weights}
+
+
+W = zeros("w", 8, 4, dtype=np.int8)
+
+DYNAMIC = """agraph (float[2,8] x) => (float y) {{
+    q, s, z = DynamicQuantizeLinear(x) i = MatMulInteger(q, w, z, p) f = Cast <to = 1> (i)
+    {scaling}
+    y = Add(r, b) }}"""
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "t = Mul(s, v) r = Mul(f, t)",
+        "t = Mul(v, s) r = Mul(t, f)",
+        "a = Mul(f, s) r = Mul(a, v)",
+        "a = Mul(v, f) r = Mul(a, s)",
+        "t = Div(s, v) r = Mul(f, t)",
+        "o = Identity(s) t = Mul(o, v) k = Identity(f) r = Mul(k, t)",
+    ],
+)
+def test_the_scale_of_a_weight_in_dynamic_quantization_is_no_parameter(scaling: str) -> None:
+    # x·s ∙ w·v + b: 8·4 weights and 4 biases are parameters; v's 4 floats and p's 4 bytes are not
+    tensors = W, zeros("p", 4, dtype=np.int8), zeros("v", 4), zeros("b", 4)
+    assert roles(DYNAMIC.format(scaling=scaling), *tensors) == {
+        "w": "weight",
+        "p": "quantization",
+        "v": "quantization",
+        "b": "weight",
+    }
+    proto = model(DYNAMIC.format(scaling=scaling))
+    proto.graph.initializer.extend(tensors)
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.weight_bytes) == (32 + 4, 32 + 16)
+    assert found.quantization_bytes == 16 + 4
+
+
+def test_nodes_and_the_operator_they_fuse_to_have_the_same_parameters() -> None:
+    # 8·4 weights and 4 biases each; 16 bytes of scales and 4 of zero points
+    tensors = W, zeros("p", 4, dtype=np.int8), zeros("v", 4), zeros("b", 4)
+    apart = model(DYNAMIC.format(scaling="t = Mul(s, v) r = Mul(f, t)"))
+    fused = model(
+        """agraph (float[2,8] x) => (float y)
+        { y = com.microsoft.DynamicQuantizeMatMul(x, w, v, p, b) }""",
+        opsets={"com.microsoft": 1},
+    )
+    found = []
+    for proto in (apart, fused):
+        proto.graph.initializer.extend(tensors)
+        totals = onnxroof.analyze(proto).totals
+        found.append((totals.macs, totals.parameters, totals.quantization_bytes))
+    assert found == [(2 * 8 * 4, 36, 20)] * 2
+
+
+def test_a_scale_of_one_number_is_quantization_data_too() -> None:
+    # of shape [] it would else be a literal, of shape [1] a learned factor
+    for shape in ((), (1,)):
+        found = roles(
+            DYNAMIC.format(scaling="t = Mul(s, v) r = Mul(f, t)"),
+            W, zeros("p", dtype=np.int8), zeros("v", *shape), zeros("b", 4),
+        )  # fmt: skip
+        assert found["v"] == "quantization"
+
+
+def test_a_factor_behind_the_scaling_is_a_parameter() -> None:
+    # LayerScale: r is scaled by s and v; g is learned
+    found = roles(
+        DYNAMIC.format(scaling="t = Mul(s, v) h = Mul(f, t) r = Mul(h, g)"),
+        W, zeros("p", dtype=np.int8), zeros("v", 4), zeros("b", 4), zeros("g", 4),
+    )  # fmt: skip
+    assert (found["v"], found["g"]) == ("quantization", "weight")
+
+
+def test_a_static_scale_of_an_integer_product_is_quantization_data_once() -> None:
+    # scale of activation and weight in one, then a bias, then a learned factor
+    found = roles(
+        """agraph (uint8[2,8] q) => (float y) {
+        i = MatMulInteger(q, w) f = Cast <to = 1> (i) h = Mul(f, v)
+        a = Add(h, b) y = Mul(a, g) }""",
+        W, zeros("v", 4), zeros("b", 4), zeros("g", 4),
+    )  # fmt: skip
+    assert found == {"w": "weight", "v": "quantization", "b": "weight", "g": "weight"}
+
+
+def test_an_int32_bias_of_an_integer_product_is_a_weight() -> None:
+    # as that of QLinearConv: 2 biases beside 2·3·3·3 weights
+    proto = model(
+        """agraph (uint8[1,3,8,8] q) => (float y) {
+        i = ConvInteger(q, w) a = Add(i, b) f = Cast <to = 1> (a) y = Mul(f, v) }"""
+    )
+    proto.graph.initializer.extend(
+        [zeros("w", 2, 3, 3, 3, dtype=np.int8), zeros("b", 1, 2, 1, 1, dtype=np.int32),
+         zeros("v", 1, 2, 1, 1)]
+    )  # fmt: skip
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.weight_bytes) == (54 + 2, 54 + 8)
+    assert found.quantization_bytes == 8
+
+
+def test_a_weight_that_nodes_dequantize_keeps_its_elements_alone() -> None:
+    # (w - p)·v with one p and one v for each of 4 columns: 8·4 parameters of one byte
+    proto = model(
+        """agraph (float[2,8] x) => (float y) {
+        f = Cast <to = 1> (w) o = Cast <to = 1> (p) d = Sub(f, o) m = Mul(d, v)
+        y = MatMul(x, m) }"""
+    )
+    proto.graph.initializer.extend([W, zeros("p", 4, dtype=np.int8), zeros("v", 4)])
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.weight_bytes, found.quantization_bytes) == (32, 32, 20)
+
+
+def test_a_scale_behind_the_product_of_a_cast_weight_is_quantization_data() -> None:
+    # x ∙ w, then the scale of each column
+    found = roles(
+        """agraph (float[2,8] x) => (float y)
+        { f = Cast <to = 1> (w) m = MatMul(x, f) s = Mul(m, v) y = Add(s, b) }""",
+        W, zeros("v", 4), zeros("b", 4),
+    )  # fmt: skip
+    assert found == {"w": "weight", "v": "quantization", "b": "weight"}
+
+
+def test_a_table_in_eight_bits_may_be_scaled_after_the_look_up() -> None:
+    found = roles(
+        """agraph (int64[3] i) => (float y)
+        { g = Gather(w, i) f = Cast <to = 1> (g) y = Mul(f, v) }""",
+        W, zeros("v", 4),
+    )  # fmt: skip
+    assert found == {"w": "weight", "v": "quantization"}
+
+
+def test_scales_stored_in_eight_bits_are_told_from_what_they_scale_by_their_size() -> None:
+    # microscaling: 64 fp4 elements, a power of two in fp8e8m0 for each row of 16
+    proto = model(
+        """agraph (float[2,4] x) => (float y)
+        { f = Cast <to = 1> (w) c = Cast <to = 1> (v) d = Mul(c, f) y = MatMul(x, d) }"""
+    )
+    proto.graph.initializer.extend(
+        [
+            helper.make_tensor("w", TensorProto.FLOAT4E2M1, [4, 16], b"\0" * 32, raw=True),
+            helper.make_tensor("v", TensorProto.FLOAT8E8M0, [4, 1], b"\0" * 4, raw=True),
+        ]
+    )
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.weight_bytes, found.quantization_bytes) == (64, 32, 4)
+
+
+def test_a_weight_under_a_mask_of_bytes_is_no_scale() -> None:
+    # pruning: m is 0 or 1 for each weight
+    found = roles(
+        """agraph (float[2,8] x) => (float y)
+        { f = Cast <to = 1> (m) p = Mul(w, f) y = MatMul(x, p) }""",
+        zeros("w", 8, 4), zeros("m", 8, 4, dtype=np.uint8),
+    )  # fmt: skip
+    assert found["w"] == "weight"
+
+
+def test_a_picture_in_bytes_is_normalized_by_weights() -> None:
+    # the input is quantized by nobody: mean and deviation of its channels
+    found = roles(
+        """agraph (uint8[1,3,8,8] x) => (float y)
+        { f = Cast <to = 1> (x) c = Sub(f, m) y = Div(c, d) }""",
+        zeros("m", 3, 1, 1), zeros("d", 3, 1, 1),
+    )  # fmt: skip
+    assert set(found.values()) == {"weight"}
+
+
+def test_equal_calls_have_the_roles_of_their_own_inputs() -> None:
+    # both Muls are float[2,4]·float[4]; only the first scales a product
+    found = roles(
+        """agraph (uint8[2,8] q, float[2,4] x) => (float y, float z)
+        { i = MatMulInteger(q, w) f = Cast <to = 1> (i) y = Mul(f, v) z = Mul(x, g) }""",
+        W, zeros("v", 4), zeros("g", 4),
+    )  # fmt: skip
+    assert found == {"w": "weight", "v": "quantization", "g": "weight"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """agraph (uint8[2,8] x) => (float y)
+        { i = MatMulInteger(x, w) f = Cast <to = 1> (i) s = Mul(f, v) y = Relu(s) }""",
+        """agraph (int64[3] x) => (float y)
+        { i = Gather(w, x) f = Cast <to = 1> (i) s = Mul(f, v) y = Relu(s) }""",
+    ],
+)
+def test_a_search_counts_what_an_analysis_counts(text: str) -> None:
+    proto = model(text)
+    proto.graph.initializer.extend([W, zeros("v", 4)])
+    assert onnxroof.CostFunction("v100", "parameters")(proto) == 32
+    assert onnxroof.analyze(proto).totals.parameters == 32
+
+
+# -- products of constants -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "product",
+    ["Conv(c, w)", 'com.microsoft.FusedConv <activation = "Relu"> (c, w)', "ConvInteger(q, k)"],
+)
+def test_a_product_of_constants_counts_in_its_fused_forms_too(product: str) -> None:
+    # 2 channels · 4·4 positions · 3·3·3 pairs; computed once, so nothing moves
+    proto = model(f"agraph () => (y) {{ y = {product} }}", opsets={"com.microsoft": 1})
+    proto.graph.initializer.extend(
+        [zeros("c", 1, 3, 6, 6), zeros("w", 2, 3, 3, 3),
+         zeros("q", 1, 3, 6, 6, dtype=np.uint8), zeros("k", 2, 3, 3, 3, dtype=np.int8)]
+    )  # fmt: skip
+    found = onnxroof.analyze(proto).totals
+    assert found.macs == found.folded_macs == 2 * 16 * 27 == 864
+    assert found.traffic_bytes == 0

@@ -224,9 +224,9 @@ def _folded_cost(call: OpCall) -> CallCost:
     work, _, _ = _work(call)
     if work is None or not (work.macs or call.kind in _PRODUCTS):
         return _FOLDED
-    dtype = work.compute_dtype or call.input(0).dtype
     return CallCost(
-        Status.FOLDED, work.macs, work.flops, work.transcendentals, 0, 0, 0, dtype,
+        Status.FOLDED, _count(work.macs), _count(work.flops), _count(work.transcendentals), 0, 0, 0,
+        work.compute_dtype or _first_dtype(call),
         "its inputs are constants: computed once, before the first inference",
     )  # fmt: skip
 
@@ -268,13 +268,17 @@ def _running_cost(node: Node, call: OpCall) -> CallCost:
     """The cost of a call that is made at run time."""
     work, status, note = _work(call)
     inputs, reads, outputs = _traffic(node, call, work)
-    first = next((info.dtype for info in call.inputs if info is not None), None)
+    first = _first_dtype(call)
     if work is None:
         return CallCost(status, None, None, None, inputs, reads, outputs, first, note)
     return CallCost(
         status, _count(work.macs), _count(work.flops), _count(work.transcendentals),
         inputs, reads, outputs, work.compute_dtype or first, note, work.reads, work.writes,
     )  # fmt: skip
+
+
+def _first_dtype(call: OpCall) -> DType | None:
+    return next((info.dtype for info in call.inputs if info is not None), None)
 
 
 def _consistent(cost: OpCost) -> OpCost:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DEQUANTIZE = "DequantizeLinear"
 _DYNAMIC = "DynamicQuantizeLinear"
 _INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "MatMulInteger16"})
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_FLOAT_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
 _UNPACKING = frozenset({"Cast", "Gather"})
@@ -97,7 +97,7 @@ class Quantized:
         names, made, kind = node.inputs, node.outputs[0], node.kind
         if kind in _SCALING:
             self._scale(names, made, call)
-        elif kind in _SHIFTING or kind in _PRODUCTS:
+        elif kind in _SHIFTING or kind in _FLOAT_PRODUCTS:
             if not self.steps.isdisjoint(names[:2]):
                 self.steps.add(made)
         elif _only_moves(call):

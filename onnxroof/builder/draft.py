@@ -76,10 +76,15 @@ class Draft:
     @property
     def shares_weights(self) -> bool:
         """Whether several nodes read one weight."""
-        weights = {at for at, spec in self.constants.items() if spec.values is None or spec.shape}
-        if not weights:
+        if not self.constants:
             return False
-        uses = [at for reads in self.reads for at in set(reads) if at in weights]
+        weights = {at for at, spec in self.constants.items() if spec.values is None or spec.shape}
+        uses: list[int] = []
+        for recipe, reads in zip(self.recipes, self.reads, strict=True):
+            operator = recipe.call.operator
+            is_literal = operator is not None and operator.pointwise  # a single number there
+            held = weights if is_literal else self.constants
+            uses += [at for at in set(reads) if at in held]
         return len(set(uses)) < len(uses)
 
     def graph(self) -> Graph:

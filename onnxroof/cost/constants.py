@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from onnxroof.ops.call import OpCall
     from onnxroof.ops.registry import Operator
 
-_SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "PRelu"})
+_SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "MulInteger", "PRelu", "QLinearAdd", "QLinearMul"})
 """Elementwise operators whose single-element operand may be learned: a bias, a scale, a slope."""
+
+_RETYPING = frozenset({"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"})
+"""Operators that give a constant another type: it stays what it was to its reader."""
 
 
 def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
@@ -31,9 +34,10 @@ def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
             return Role.QUANTIZATION
         if position in operator.control:
             return Role.CONTROL
-        if position in operator.integer_weights:
+        passes = call.folded and not position and call.kind in _RETYPING
+        if position in operator.integer_weights and not (passes and is_weight_type(constant.dtype)):
             return Role.WEIGHT
-        may_be_literal = operator.pointwise or position in operator.states
+        may_be_literal = (operator.pointwise and not passes) or position in operator.states
         if may_be_literal and _is_literal(call, operator, position, constant):
             return Role.CONTROL
     if not is_weight_type(constant.dtype):

@@ -88,7 +88,7 @@ class _Counter:
             return NodeCost(node, call, cost)
         return NodeCost(node, call, cost, *self._size(held))
 
-    def _read_constants(
+    def _read_constants(  # noqa: C901 - the one loop over all constants
         self, node: Node, call: OpCall, scope: GraphCost
     ) -> Mapping[object, Constant]:
         """Note what each constant input is for; those held by the node, by identity.
@@ -106,9 +106,10 @@ class _Counter:
             items = scope.roots.get(name, ()) if constant is None else (constant,)
             if not items:
                 self._note_made(call, position, name)
-            met = None if quantized is None else quantized.role_at(node, call, position)
             for item in items:
-                role = met
+                role = None
+                if quantized is not None:
+                    role = quantized.role_at(node, call, position, item)
                 if role is None:
                     # for a stored tensor the same in all nodes of this call: kept with it
                     key = (position, item.origin)
@@ -121,8 +122,8 @@ class _Counter:
                     use(item, role)
                 if role is None or role is _WEIGHT:
                     held[item.identity] = item
-                if role is _WEIGHT and unpacked is not None:
-                    self._unpack(unpacked, call, position, item)
+                    if unpacked is not None:
+                        self._unpack(unpacked, call, position, item)
         return held
 
     def _note_made(self, call: OpCall, position: int, name: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onnxroof.bounded import is_exact, lower
+from onnxroof.bounded import is_exact, lower, upper
 from onnxroof.cost.records import BodyCost, GraphCost, NodeCost, Role, Status
 
 if TYPE_CHECKING:
@@ -75,12 +75,7 @@ def total(cost: GraphCost) -> Totals:
         macs_min=lower(macs),
         flops=flops,
         flops_min=lower(flops),
-        folded_macs=sum(
-            trips * (node.macs or 0)
-            for graph, trips in _each_graph(cost, 1)
-            for node in graph.nodes
-            if node.status is Status.FOLDED
-        ),
+        folded_macs=_folded_macs(cost),
         transcendentals=sum(node.transcendentals or 0 for node in nodes),
         macs_by_dtype=dict(sorted(by_dtype.items())),
         parameters=sum(w.parameters for w in weights),
@@ -100,6 +95,25 @@ def total(cost: GraphCost) -> Totals:
         is_upper_bound=not (is_exact(macs) and is_exact(flops)),
         per_trip=any(body.per_trip for _, body in each_body(cost)),
     )
+
+
+def _folded_macs(cost: GraphCost) -> int:
+    """Multiply-accumulates of constants in all trips; of alternatives those of the dearest."""
+    folded = 0
+    for node in cost.nodes:
+        if node.bodies:
+            parts = [
+                (
+                    body.trips * upper(sum(inner.macs or 0 for inner in body.cost.nodes)),
+                    body.trips * _folded_macs(body.cost),
+                )
+                for body in node.bodies
+            ]
+            is_choice = any(body.alternative for body in node.bodies)
+            folded += max(parts)[1] if is_choice else sum(part for _, part in parts)
+        elif node.status is Status.FOLDED:
+            folded += node.macs or 0
+    return folded
 
 
 def _bytes_of(cost: GraphCost, role: Role) -> int:

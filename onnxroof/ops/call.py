@@ -185,6 +185,14 @@ class TensorInfo:
         return f"{label}[{shape}]" if self.kind == "tensor" else f"{self.kind} of {self.element}"
 
 
+def _whole_numbers(value: Value, what: str) -> Shape:
+    """Floats that stand for integers, as in Tile before opset 6."""
+    numbers = value.ravel().tolist()
+    if not all(map(float.is_integer, numbers)):
+        raise Impossible(f"{what} should be integers")
+    return tuple(map(int, numbers))
+
+
 class OpCall:
     """One operator with its inputs as known. `outputs` is filled after the shape rule ran.
 
@@ -299,12 +307,15 @@ class OpCall:
             what: What it controls, for the message ("axes", "the target shape").
 
         Raises:
+            Impossible: It holds no integers.
             Undetermined: Its value is not known before the model runs.
         """
         value = self.value(position)
         if value is None:
             self.input(position)
             raise Undetermined(f"{what} (input {position}) is computed at run time")
+        if value.dtype.kind == "f":
+            return _whole_numbers(value, f"{what} (input {position})")
         return tuple(value.ravel().tolist())
 
     def exact_ints(self, position: int, what: str) -> Shape:

@@ -50,7 +50,7 @@ class Siblings:
 
 def _part(graph: LiveGraph, node: NodeCost) -> tuple[int, int, int] | None:
     """(axis, start, size) of the part a node takes; None when it is not one run along one axis."""
-    source = node.call.inputs[0]
+    source = node.call.inputs[0] if node.call.inputs else None
     result = node.call.outputs[0] if node.call.outputs else None
     if source is None or result is None or source.constant or not source.exact:
         return None

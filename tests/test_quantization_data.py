@@ -227,3 +227,45 @@ def test_a_product_of_constants_counts_in_its_fused_forms_too(product: str) -> N
     found = onnxroof.analyze(proto).totals
     assert found.macs == found.folded_macs == 2 * 16 * 27 == 864
     assert found.traffic_bytes == 0
+
+
+# -- what must stay a parameter --------------------------------------------------------------
+
+
+def test_a_factor_behind_two_dynamically_quantized_operands_is_a_parameter() -> None:
+    # the scales of both are in t; g is learned
+    found = roles(
+        """agraph (float[2,8] x, float[8,4] k) => (float y) {
+        q, s, z = DynamicQuantizeLinear(x) r, u, o = DynamicQuantizeLinear(k)
+        i = MatMulInteger(q, r, z, o) f = Cast <to = 1> (i) t = Mul(s, u) h = Mul(f, t)
+        y = Mul(h, g) }""",
+        zeros("g", 4),
+    )
+    assert found == {"g": "weight"}
+
+
+def test_a_gain_behind_a_sum_with_a_table_in_bytes_is_a_parameter() -> None:
+    found = roles(
+        """agraph (float[3,4] x) => (float y)
+        { f = Cast <to = 1> (p) a = Add(x, f) y = Mul(a, g) }""",
+        zeros("p", 3, 4, dtype=np.int8), zeros("g", 4),
+    )  # fmt: skip
+    assert found == {"p": "weight", "g": "weight"}
+
+
+@pytest.mark.parametrize(("shape", "parameters"), [((), 0), ((1,), 1)])
+def test_a_single_number_is_in_quantized_form_what_it_is_in_floating_point(
+    shape: tuple[int, ...], parameters: int
+) -> None:
+    # a literal of shape [] is none, an initializer of one element may be learned
+    proto = model("agraph (float[2,4] x) => (float y) { d = DequantizeLinear(g, s) y = Mul(x, d) }")
+    proto.graph.initializer.extend([zeros("g", *shape, dtype=np.int8), zeros("s")])
+    assert onnxroof.analyze(proto).totals.parameters == parameters
+
+
+def test_a_scalar_of_two_products_counts_once_in_a_search() -> None:
+    # 2·2 + 2·2 weights and one C
+    proto = model("agraph (float[2,2] x) => (float y) { h = Gemm(x, w, c) y = Gemm(h, v, c) }")
+    proto.graph.initializer.extend([zeros("w", 2, 2), zeros("v", 2, 2), zeros("c")])
+    assert onnxroof.CostFunction("v100", "parameters")(proto) == 9
+    assert onnxroof.analyze(proto).totals.parameters == 9

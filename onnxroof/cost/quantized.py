@@ -111,7 +111,7 @@ class Quantized:
             for at, name in enumerate(names):
                 if name in steps and _is_constant(call, at):
                     steps[made] = steps[name]
-        elif _only_moves(call):
+        elif call.only_moves:
             self._move(names[0], node.outputs)
             if names[0] in self.stored:
                 self.stored[made] = self.stored[names[0]]
@@ -158,7 +158,7 @@ class Quantized:
             return cost
         dtype = cost.compute_dtype
         if cost.macs and len(held) > 1 and held[0] is not None and held[1] is not None:
-            dtype = DType.INT8 if held[0].dtype is DType.UINT8 else held[0].dtype
+            dtype = held[0].dtype.multiplied if held[0].dtype is not None else None
         saved = 0
         for info, stored in zip(call.inputs, held, strict=True):
             if info is not None and stored is not None and info.constant:
@@ -202,9 +202,3 @@ def _may_hold_steps(call: OpCall) -> bool:
     """Whether a cast makes what arithmetic on quantized values is done in; int64 are indices."""
     made = call.outputs[0].dtype if call.outputs else None
     return made is not None and (made.is_float or made in (DType.INT16, DType.INT32))
-
-
-def _only_moves(call: OpCall) -> bool:
-    """Whether the output holds the first input's values, in another shape or order."""
-    operator = call.operator
-    return call.kind == "Transpose" or (operator is not None and operator.view)

@@ -142,12 +142,11 @@ def _add_body_macs(bodies: tuple[BodyCost, ...], trips: int, by_dtype: Counter[s
     by_dtype.update(most)
 
 
-def _each_graph(cost: GraphCost, trips: int) -> Iterator[tuple[GraphCost, int]]:
-    """The graph and every body at any depth, with how often it runs."""
-    yield cost, trips
-    for node in cost.nodes:
-        for body in node.bodies:
-            yield from _each_graph(body.cost, trips * body.trips)
+def _each_graph(cost: GraphCost) -> Iterator[GraphCost]:
+    """The graph and every body at any depth."""
+    yield cost
+    for _, body in each_body(cost):
+        yield body.cost
 
 
 def each_body(cost: GraphCost) -> Iterator[tuple[NodeCost, BodyCost]]:
@@ -163,7 +162,7 @@ def coverage(cost: GraphCost) -> Coverage:
     counts: Counter[Status] = Counter()
     sources: Counter[str] = Counter()
     unknown: dict[str, tuple[int, str]] = {}
-    for node in (node for graph, _ in _each_graph(cost, 1) for node in graph.nodes):
+    for node in (node for graph in _each_graph(cost) for node in graph.nodes):
         counts[node.status] += 1
         operator = node.call.operator
         sources[operator.source if operator is not None else "none"] += 1

@@ -222,10 +222,8 @@ class LiveGraph:
                 for name, info in zip(node.inputs, cost_node.call.inputs, strict=True)
                 if info is not None
             )
-        elif node.inputs and node.inputs[0] in self.dequantized:
-            operator = cost_node.call.operator
-            if node.kind == "Transpose" or (operator is not None and operator.view):
-                self.dequantized[node.outputs[0]] = self.dequantized[node.inputs[0]]
+        elif cost_node.call.only_moves and node.inputs and node.inputs[0] in self.dequantized:
+            self.dequantized[node.outputs[0]] = self.dequantized[node.inputs[0]]
 
 
 def _needed(cost: GraphCost) -> list[bool]:

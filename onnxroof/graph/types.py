@@ -61,6 +61,11 @@ class DType(Enum):
         self.is_float = label.startswith(("fp", "bf"))
         self.is_integer = label.startswith(("int", "uint"))
 
+    @property
+    def multiplied(self) -> DType:
+        """Type of its multiply-accumulates: int8 for both signs of 8 bits, else its own."""
+        return DType.INT8 if self is DType.UINT8 else self
+
     def nbytes(self, elements: int) -> int | None:
         """Bytes of `elements` packed elements, rounded up per tensor; None for strings."""
         return None if self.bits is None else -(-elements * self.bits // 8)

@@ -247,6 +247,12 @@ class OpCall:
         )
 
     @property
+    def only_moves(self) -> bool:
+        """Whether the output holds the first input's values, in another shape or order."""
+        operator = self.operator
+        return self.kind == "Transpose" or (operator is not None and operator.view)
+
+    @property
     def op_type(self) -> str:
         """The operator's name."""
         return self.node.op_type

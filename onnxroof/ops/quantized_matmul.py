@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _integer_type(info: TensorInfo) -> DType | None:
     """Type of the multiply-accumulates: int8 for both signs of 8 bits, else the operand's own."""
-    return DType.INT8 if info.dtype in (DType.INT8, DType.UINT8) else info.dtype
+    return None if info.dtype is None else info.dtype.multiplied
 
 
 def _shifted(call: OpCall, *pairs: tuple[int, int]) -> int:

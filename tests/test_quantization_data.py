@@ -269,3 +269,81 @@ def test_a_scalar_of_two_products_counts_once_in_a_search() -> None:
     proto.graph.initializer.extend([zeros("w", 2, 2), zeros("v", 2, 2), zeros("c")])
     assert onnxroof.CostFunction("v100", "parameters")(proto) == 9
     assert onnxroof.analyze(proto).totals.parameters == 9
+
+
+@pytest.mark.parametrize("spread", ["Expand(v, e)", "Tile(v, t)"])
+def test_a_scale_is_compared_with_the_weight_as_it_is_stored(spread: str) -> None:
+    # one scale for each of 8 rows, repeated for 4 columns before it scales
+    proto = model(
+        f"""agraph (float[2,8] x) => (float y) <int64[2] e = {{8, 4}}, int64[2] t = {{1, 4}}>
+        {{ f = Cast <to = 1> (w) s = {spread} d = Mul(f, s) y = MatMul(x, d) }}"""
+    )
+    proto.graph.initializer.extend([W, zeros("v", 8, 1)])
+    assert onnxroof.analyze(proto).totals.parameters == 32
+
+
+def test_a_scale_that_is_stored_quantized_is_no_parameter() -> None:
+    # two levels: a scale in fp8 for each row, and one for all scales
+    proto = model(
+        """agraph (float[2,4] x) => (float y)
+        { s = DequantizeLinear(v, g) d = DequantizeLinear <axis = 0> (w, s) y = MatMul(x, d) }"""
+    )
+    proto.graph.initializer.extend(
+        [
+            zeros("w", 4, 16, dtype=np.int8),
+            helper.make_tensor("v", TensorProto.FLOAT8E4M3FN, [4], b"\0" * 4, raw=True),
+            zeros("g"),
+        ]
+    )
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.quantization_bytes) == (64, 4 + 4)
+
+
+def test_both_signs_of_eight_bits_multiply_as_int8_between_qdq_pairs() -> None:
+    # uint8 by int8, 2·8·4, as in QLinearMatMul
+    proto = model(
+        """agraph (float[2,8] x) => (float y) {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) u = DequantizeLinear(w, s)
+        y = MatMul(d, u) }"""
+    )
+    proto.graph.initializer.extend([W, zeros("s"), zeros("z", dtype=np.uint8)])
+    assert onnxroof.analyze(proto).totals.macs_by_dtype == {"int8": 64}
+
+
+def test_folded_packed_weights_count_their_values() -> None:
+    # 4 bits, blocks of 16: 16·8 values in 16·1·8 bytes, and the 2·8 of the other operand
+    proto = model(
+        """agraph () => (y) { y = com.microsoft.MatMulNBits
+        <K = 8, N = 16, bits = 4, block_size = 16> (a, w, s) }""",
+        opsets={"com.microsoft": 1},
+    )
+    proto.graph.initializer.extend(
+        [zeros("a", 2, 8), zeros("w", 16, 1, 8, dtype=np.uint8), zeros("s", 16)]
+    )
+    found = onnxroof.analyze(proto).totals
+    assert found.parameters == 16 * 8 + 2 * 8
+    assert found.macs == found.folded_macs == 2 * 8 * 16
+
+
+def test_folded_work_of_two_branches_is_that_of_the_dearer_one() -> None:
+    # 2·8·4 MACs of constants in either branch: one of them runs
+    branch = "() => (float[2,4] r) { r = MatMul(a, w) }"
+    proto = model(
+        f"""agraph (bool c) => (float[2,4] y)
+        {{ y = If (c) <then_branch = t {branch}, else_branch = e {branch}> }}"""
+    )
+    proto.graph.initializer.extend([zeros("a", 2, 8), zeros("w", 8, 4)])
+    found = onnxroof.analyze(proto).totals
+    assert (found.macs, found.folded_macs) == (64, 64)
+
+
+def test_axes_that_are_no_integers_are_an_error_of_that_node() -> None:
+    proto = model("agraph (float[2,8] x) => (float y) { y = Unsqueeze(x, a) }")
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([0.5]), "a"))
+    with pytest.raises(onnxroof.ShapeMismatchError, match="should be integers"):
+        onnxroof.analyze(proto)
+
+
+def test_an_unknown_gather_without_inputs_is_unknown() -> None:
+    proto = model("agraph () => (y) { y = com.microsoft.Gather() }", opsets={"com.microsoft": 1})
+    assert list(onnxroof.analyze(proto).coverage.unknown) == ["com.microsoft.Gather"]

@@ -347,3 +347,219 @@ def test_axes_that_are_no_integers_are_an_error_of_that_node() -> None:
 def test_an_unknown_gather_without_inputs_is_unknown() -> None:
     proto = model("agraph () => (y) { y = com.microsoft.Gather() }", opsets={"com.microsoft": 1})
     assert list(onnxroof.analyze(proto).coverage.unknown) == ["com.microsoft.Gather"]
+
+
+PRECISIONS = ["", "fp16", "int8", "fp8"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        # a gain of a looked-up row: 9·4 + 4
+        ("agraph (int64[3] i) => (float[3,4] y) { e = Gather(t, i) y = Mul(e, g) }", 40),
+        # a literal added to it: 9·4
+        ("agraph (int64[3] i) => (float[3,4] y) { e = Gather(t, i) y = Add(e, c) }", 36),
+        # a gain of a weight in half precision: 8·4 + 4
+        (
+            """agraph (float[2,8] x) => (float[2,4] y) {
+            f = Cast <to = 1> (h) k = Mul(f, g) y = MatMul(x, k) }""",
+            36,
+        ),
+        # the scale of an integer product is none: 8·4
+        (
+            """agraph (uint8[2,8] x) => (float[2,4] y) {
+            i = MatMulInteger(x, w) f = Cast <to = 1> (i) y = Mul(f, g) }""",
+            32,
+        ),
+    ],
+)
+def test_parameters_are_the_same_under_every_precision(
+    text: str, parameters: int, precision: str
+) -> None:
+    proto = model(text)
+    half, table = zeros("h", 8, 4, dtype=np.float16), zeros("t", 9, 4)
+    proto.graph.initializer.extend([W, half, table, zeros("g", 4), zeros("c")])
+    assert onnxroof.analyze(proto, precision=precision).totals.parameters == parameters
+
+
+def test_rows_of_a_dequantized_table_are_read_as_they_are_stored() -> None:
+    # 3 rows of 8 int8 read, 3·8 floats written, 3 int64 indices read
+    proto = model(
+        "agraph (int64[3] i) => (float[3,8] y) { d = DequantizeLinear(t, s) y = Gather(d, i) }"
+    )
+    proto.graph.initializer.extend([zeros("t", 1000, 8, dtype=np.int8), zeros("s")])
+    assert costs(proto).nodes[1].weight_read_bytes == 3 * 8
+    assert onnxroof.analyze(proto).totals.traffic_bytes == 3 * 8 + 3 * 8 * 4 + 3 * 8
+
+
+def test_a_dequantized_weight_that_is_named_twice_is_read_once() -> None:
+    # 2·16 int8 read once; 2·16 floats read and 6·16 written
+    proto = model(
+        """agraph (float[2,16] x) => (float[6,16] y) {
+        d = DequantizeLinear(t, s) y = Concat <axis = 0> (x, d, d) }"""
+    )
+    proto.graph.initializer.extend([zeros("t", 2, 16, dtype=np.int8), zeros("s")])
+    assert costs(proto).nodes[1].weight_read_bytes == 2 * 16
+
+
+def test_half_of_a_dequantized_weight_is_read_as_it_is_stored() -> None:
+    # x and w are int8: each half of w, 8·2 bytes, is read as such and multiplied as such
+    proto = model(
+        """agraph (float[2,8] x) => (float[2,2] y, float[2,2] v) {
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) e = DequantizeLinear(w, s)
+        a, b = Split <axis = 1, num_outputs = 2> (e) y = MatMul(d, a) v = MatMul(d, b) }"""
+    )
+    proto.graph.initializer.extend([W, zeros("s"), zeros("z", dtype=np.int8)])
+    assert [node.weight_read_bytes for node in costs(proto).nodes[-2:]] == [16, 16]
+    assert dict(onnxroof.analyze(proto).totals.macs_by_dtype) == {"int8": 2 * 2 * 8 * 2}
+
+
+@pytest.mark.parametrize("operands", ["d, e", "e, d"])
+def test_operands_of_two_widths_multiply_in_the_wider_in_either_order(operands: str) -> None:
+    # int8 activations, int4 weights: int8, as they are unpacked
+    proto = model(
+        f"""agraph (float[4,4] x) => (float[4,4] y) {{
+        q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) e = DequantizeLinear(n, s)
+        y = MatMul({operands}) }}"""
+    )
+    narrow = helper.make_tensor("n", TensorProto.INT4, [4, 4], [0] * 16)
+    proto.graph.initializer.extend([narrow, zeros("s"), zeros("z", dtype=np.int8)])
+    assert dict(onnxroof.analyze(proto).totals.macs_by_dtype) == {"int8": 4 * 4 * 4}
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        "q = QuantizeLinear(x, s) i = MatMulInteger(q, w) f = Cast <to = 1> (i)"
+        " h = Mul(f, s) y = Mul(h, g)",
+        "q = QuantizeLinear(x, s) i = MatMulInteger(q, w) f = Cast <to = 1> (i)"
+        " t = Mul(s, g) y = Mul(f, t)",
+        "t = Mul(s, g) q = QuantizeLinear(x, s) i = MatMulInteger(q, w) f = Cast <to = 1> (i)"
+        " y = Mul(f, t)",
+        "o = Div(x, s) r = Round(o) q = Cast <to = 3> (r) i = MatMulInteger(q, w)"
+        " f = Cast <to = 1> (i) h = Mul(f, s) y = Mul(h, g)",
+    ],
+)
+def test_the_scale_of_a_weight_beside_one_that_nodes_find_for_each_row(scaling: str) -> None:
+    # the largest magnitude of each row over 127 is its scale; w's own is no parameter either
+    proto = model(
+        f"""agraph (float[2,8] x) => (float[2,4] y) {{
+        m = Abs(x) n = ReduceMax <keepdims = 1> (m, last) s = Div(n, most) {scaling} }}"""
+    )
+    last = numpy_helper.from_array(np.array([1]), "last")
+    proto.graph.initializer.extend([W, last, zeros("g", 4), zeros("most")])
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.quantization_bytes) == (8 * 4, 4 * 4)
+
+
+def test_a_gain_in_a_body_is_no_scale_of_another_body_with_equal_names() -> None:
+    # h is in steps in the branch and a plain state in the loop: g's 4 numbers are trained
+    proto = model(
+        """agraph (uint8[2,8] x, bool k, float[2,4] u, int64 n) => (float[2,4] y, float[2,4] v) {
+        y = If (k) <
+            then_branch = one () => (float[2,4] a) {
+                i = MatMulInteger(x, w) h = Cast <to = 1> (i) a = Mul(h, s) },
+            else_branch = two () => (float[2,4] b) { b = Identity(u) }>
+        v = Loop (n, , u) <body = three (int64 j, bool c, float[2,4] h) => (bool d, float[2,4] o) {
+            d = Identity(c) o = Mul(h, g) }> }"""
+    )
+    proto.graph.initializer.extend([W, zeros("s", 4), zeros("g", 4)])
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.quantization_bytes) == (8 * 4 + 4, 4 * 4)
+
+
+def test_a_bias_in_eight_bits_leaves_the_product_in_floating_point() -> None:
+    # 8·4 weights, 4 biases as bytes, and 4 gains of the result
+    proto = model(
+        """agraph (float[2,8] x) => (float[2,4] y) {
+        c = Cast <to = 1> (b) p = Gemm(x, h, c) y = Mul(p, g) }"""
+    )
+    tensors = zeros("h", 8, 4), zeros("b", 4, dtype=np.int8), zeros("g", 4)
+    proto.graph.initializer.extend(tensors)
+    assert onnxroof.analyze(proto).totals.parameters == 32 + 4 + 4
+
+
+def test_a_number_added_behind_an_unscaled_product_is_a_literal() -> None:
+    # 8·4 weights; the 3 of a HardSwish is code
+    text = """agraph (float[2,8] x) => (float[2,4] y) {
+        f = Cast <to = 1> (w) p = MatMul(x, f) y = Add(p, c) }"""
+    assert roles(text, W, zeros("c")) == {"w": "weight", "c": "control"}
+
+
+def test_an_offset_of_indices_that_are_stored_as_bytes_is_control() -> None:
+    text = """agraph (int64[3] i) => (float[3,3,4] y) {
+        e = Gather(b, i) f = Cast <to = 6> (e) a = Add(f, o) y = Gather(t, a) }"""
+    tensors = zeros("b", 9, 3, dtype=np.uint8), zeros("o", 3, dtype=np.int32), zeros("t", 9, 4)
+    assert roles(text, *tensors) == {"b": "weight", "o": "control", "t": "weight"}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "f = Cast <to = 1> (w) c = Slice(f, zero, two) k = Mul(c, s) y = MatMul(x, k)",
+        "f = Cast <to = 1> (w) p = com.microsoft.FusedMatMul(x, f) y = Mul(p, s)",
+        "f = Cast <to = 1> (w) p = MatMul(x, f) c = Clip(p, low) y = Mul(c, s)",
+        "i = Sub(w, z) f = Cast <to = 1> (i) k = Mul(f, s) y = MatMul(x, k)",
+    ],
+)
+def test_a_scale_behind_what_keeps_steps_is_quantization_data(nodes: str) -> None:
+    proto = model(f"agraph (float[2,8] x) => (float y) {{ {nodes} }}", opsets={"com.microsoft": 1})
+    bounds = [numpy_helper.from_array(np.array([n]), name) for n, name in ((0, "zero"), (8, "two"))]
+    proto.graph.initializer.extend(
+        [W, zeros("s", 4), zeros("low"), zeros("z", 1, 4, dtype=np.int8), *bounds]
+    )
+    assert onnxroof.analyze(proto).totals.parameters == 8 * 4
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        """y = Scan <num_scan_inputs = 2,
+            body = b (float[2,8] h, int8[8,8] a, float[8] c) => (float[2,8] o) {
+                d = DequantizeLinear <axis = 1> (a, c) o = MatMul(h, d) }> (x, k, s)""",
+        """y, m, t = Loop (n, , x, v, r) <
+            body = b (int64 i, bool g, float[2,8] h, int8[8,8] a, float[8] c)
+                => (bool l, float[2,8] o, int8[8,8] e, float[8] f) {
+                l = Identity(g) d = DequantizeLinear <axis = 1> (a, c) o = MatMul(h, d)
+                e = Identity(a) f = Identity(c) }>""",
+    ],
+)
+def test_a_scale_that_is_handed_to_a_body_is_no_parameter(node: str) -> None:
+    # four layers of 8·8 weights scanned over, or the same 8·8 in every trip
+    proto = model(f"agraph (float[2,8] x, int64 n) => (float[2,8] y) {{ {node} }}")
+    layers = [zeros("k", 4, 8, 8, dtype=np.int8), zeros("s", 4, 8)]
+    one = [zeros("v", 8, 8, dtype=np.int8), zeros("r", 8)]
+    is_scan = "Scan" in node
+    proto.graph.initializer.extend(layers if is_scan else one)
+    found = onnxroof.analyze(proto).totals
+    assert found.parameters == (4 * 8 * 8 if is_scan else 8 * 8)
+    assert found.quantization_bytes == (4 * 8 * 4 if is_scan else 8 * 4)
+
+
+def test_bytes_of_weights_in_a_search_are_those_of_the_candidate_under_a_precision() -> None:
+    # 512·512 weights of 4 bytes, then of 2, in either order, whatever type they are priced in
+    pair = [
+        model(f"agraph ({t}[4,512] x) => ({t}[4,512] y) {{ h = MatMul(x, w) y = Relu(h) }}")
+        for t in ("float", "float16")
+    ]
+    for proto, dtype in zip(pair, (np.float32, np.float16), strict=True):
+        proto.graph.initializer.append(zeros("w", 512, 512, dtype=dtype))
+    for order in ([0, 1], [1, 0]):
+        price = onnxroof.CostFunction("v100", "weight_bytes", precision="int8")
+        assert [price(pair[at]) for at in order] == [512 * 512 * (4, 2)[at] for at in order]
+
+
+def test_an_if_of_constants_alone_is_folded_and_read_as_one() -> None:
+    # 8 parameters; nothing of the If is left for a kernel to wait for
+    proto = model(
+        """agraph (float[16,8] x) => (float[16,8] y) <bool k = {1}> {
+        d = If (k) <then_branch = a () => (float[8] o) { o = Sqrt(v) },
+            else_branch = b () => (float[8] p) { p = Exp(v) }>
+        r = Relu(x) e = Mul(r, d) y = Sigmoid(e) }"""
+    )
+    proto.graph.initializer.append(zeros("v", 8))
+    for runtime in ("none", "onnxruntime", "tensorrt", "torch-compile", "tflite"):
+        found = onnxroof.analyze(proto, "v100", runtime=runtime)
+        assert found.totals.parameters == 8
+    assert costs(proto).nodes[0].status.value == "folded"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import Constant, DType
     from onnxroof.ops.call import OpCall
     from onnxroof.ops.registry import Operator
+    from onnxroof.shapes import ShapedGraph
 
 _SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "MulInteger", "PRelu", "QLinearAdd", "QLinearMul"})
 """Elementwise operators whose single-element operand may be learned: a bias, a scale, a slope."""
@@ -18,31 +19,57 @@ _SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "MulInteger", "PRelu", "QLinear
 _RETYPING = frozenset({"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"})
 """Operators that give a constant another type: it stays what it was to its reader."""
 
+_LOOKUPS = frozenset({"Gather", "GatherElements", "GatherND"})
+"""Operators whose further inputs index the first."""
 
-def role_at(call: OpCall, position: int, constant: Constant) -> Role | None:
+
+def role_at(
+    call: OpCall, position: int, constant: Constant, *, is_packed: bool = False
+) -> Role | None:
     """What reading a constant at an input makes it; None: decided by who reads the folded result.
 
-    Weights are floating-point constants and integers of up to 16 bits; wider integers and booleans
+    Weights are floating-point constants and integers of up to 16 bits or with several values in
+    each (`is_packed`); other wider integers and booleans
     index and steer, unless the operator says that this input is a weight (an int32 bias). A single
     number in elementwise arithmetic is a literal of the model's code, not a parameter, except a
     one-element initializer that Add, Mul or PRelu reads. So is an initial state that a Constant
     node holds: the zeros of the model's code.
     """
     operator = call.operator
+    holds_values = is_packed and not (position and call.kind in _LOOKUPS)
+    may_be_weight = holds_values or is_weight_type(constant.dtype)
     if operator is not None:
-        if position in operator.quantization:
+        is_scale_in_body = call.bodies and _is_scale_in_body(call, position)
+        if position in operator.quantization or is_scale_in_body:
             return Role.QUANTIZATION
         if position in operator.control:
             return Role.CONTROL
         passes = call.folded and not position and call.kind in _RETYPING
-        if position in operator.integer_weights and not (passes and is_weight_type(constant.dtype)):
+        if position in operator.integer_weights and not (passes and may_be_weight):
             return Role.WEIGHT
         may_be_literal = (operator.pointwise and not passes) or position in operator.states
         if may_be_literal and _is_literal(call, operator, position, constant):
             return Role.CONTROL
-    if not is_weight_type(constant.dtype):
+    if not may_be_weight:
         return Role.CONTROL
     return None if call.folded else Role.WEIGHT
+
+
+def _is_scale_in_body(call: OpCall, position: int) -> bool:
+    """Whether all who read what Scan or Loop hands to its body take it for quantization data."""
+    shaped: ShapedGraph = call.bodies[0].shaped  # type: ignore[assignment]
+    given = shaped.graph.inputs
+    at = position + len(given) - len(call.inputs)
+    if not 0 <= at < len(given):
+        return False
+    name = given[at].name
+    uses = [
+        inner.operator is not None and place in inner.operator.quantization
+        for inner, node in zip(shaped.calls, shaped.graph.nodes, strict=True)
+        for place, read in enumerate(node.inputs)
+        if read == name and node.kind != "Identity"  # it hands a Loop's state on
+    ]
+    return bool(uses) and all(uses)
 
 
 def _is_literal(call: OpCall, operator: Operator, position: int, constant: Constant) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
-from onnxroof.cost.quantized import SOURCES, Quantized
+from onnxroof.cost.quantized import SOURCES, Quantized, is_code_book
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onnxroof.graph.types import Constant, DType, Node
-    from onnxroof.ops.call import OpCall, OpCost
+    from onnxroof.ops.call import OpCall, OpCost, TensorInfo
     from onnxroof.shapes import ShapedGraph
 
 
@@ -43,7 +43,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self.stock = Stock()
-        self.quantized = Quantized()
+        self.quantized = Quantized(self.stock.unpacked)
 
     def graph(self, shaped: ShapedGraph, outer: GraphCost | None) -> GraphCost:
         """Costs of one graph; `outer`, as far as counted, is the one around it."""
@@ -54,12 +54,14 @@ class _Counter:
         if outer is not None:
             roots = {name: outer.origins(name) for name in graph.captures}
         scope = GraphCost(shaped, (), None, roots)
+        around = self.quantized.enter(shaped)
         nodes = tuple(
             [
                 self.node(node, call, scope)
                 for node, call in zip(graph.nodes, shaped.calls, strict=True)
             ]
         )
+        self.quantized.leave(around)
         for name in graph.outputs:
             for constant in scope.origins(name):
                 is_weight = is_weight_type(constant.dtype)
@@ -71,7 +73,7 @@ class _Counter:
         held = self._read_constants(node, call, scope) if call.constants else _NOTHING
         quantized = self.quantized
         if node.kind in SOURCES or not quantized.is_empty:
-            quantized.follow(node, call)
+            quantized.follow(node, call, scope)
         if call.bodies and not call.folded:
             return self._with_bodies(node, call, scope, held)
         cost = call.cost
@@ -98,6 +100,10 @@ class _Counter:
         held: dict[object, Constant] = {}
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
         roles = call.roles
+        if call.folded:
+            if is_code_book(node, call, scope):
+                return self._read_code_book(node, scope)
+            self.quantized.prepare(node, call, scope)
         unpacked = call.operator.unpacked if call.operator else None
         quantized = None if self.quantized.is_empty else self.quantized
         for position in call.constants:
@@ -115,7 +121,8 @@ class _Counter:
                     key = (position, item.origin)
                     role = _UNREAD if constant is None else roles.get(key, _UNREAD)
                     if role is _UNREAD:
-                        role = role_at(call, position, item)
+                        is_packed = item.identity in self.stock.unpacked
+                        role = role_at(call, position, item, is_packed=is_packed)
                         if constant is not None:
                             roles[key] = role
                 if role is not None:
@@ -125,6 +132,12 @@ class _Counter:
                     if unpacked is not None:
                         self._unpack(unpacked, call, position, item)
         return held
+
+    def _read_code_book(self, node: Node, scope: GraphCost) -> Mapping[object, Constant]:
+        """The codes are quantization data; what chooses among them passes into the result."""
+        for code in scope.origins(node.inputs[0]):
+            self.stock.use(code, Role.QUANTIZATION)
+        return {chosen.identity: chosen for chosen in scope.origins(node.inputs[1])}
 
     def _note_made(self, call: OpCall, position: int, name: str) -> None:
         """Note a weight of a product that no stored tensor is part of: the graph makes it."""
@@ -144,12 +157,16 @@ class _Counter:
         constant: Constant,
     ) -> None:
         """Note how many values the bytes of a packed weight hold."""
-        if not constant.shape:
-            return
+        stored = math.prod(constant.shape)
         try:
-            self.stock.unpacked[constant.identity] = unpacked(call, position)
+            values, read = unpacked(call, position), call.input(position).elements
         except (Undetermined, Impossible, *MALFORMED):
             return
+        if not constant.shape or values == read or not read:
+            return
+        values = -(-stored * values // read)  # of a part of it, or of it with others
+        known = self.stock.unpacked.get(constant.identity, values)
+        self.stock.unpacked[constant.identity] = min(known, values)  # less what fills a block up
 
     def _size(self, weights: Mapping[object, Constant]) -> tuple[int, int]:
         """(elements, stored bytes) of some weights."""
@@ -182,9 +199,7 @@ class _Counter:
         macs, flops, transcendentals, inputs, reads, outputs = (
             combine([total[column] for total in sums]) for column in range(6)
         )
-        known = all(
-            inner.status is not Status.UNKNOWN for body in bodies for inner in body.cost.nodes
-        )
+        status = _status_of(bodies, call)
         for body in bodies:
             for inner in body.cost.nodes:
                 for position, name in enumerate(inner.node.inputs):
@@ -195,11 +210,33 @@ class _Counter:
                                 weights[constant.identity] = constant
         note = call.operator.free if call.operator is not None else ""
         cost = CallCost(
-            Status.COUNTED if known else Status.UNKNOWN,
-            macs, flops, transcendentals, inputs, reads, outputs, _main_dtype(bodies),
-            note if known else "a node of its body is unknown",
+            status, macs, flops, transcendentals, inputs, reads, outputs, _main_dtype(bodies),
+            "a node of its body is unknown" if status is Status.UNKNOWN else note,
         )  # fmt: skip
+        if status is _FOLDED_STATUS:
+            scope.roots.update(_made_in(bodies, node.outputs))
         return NodeCost(node, call, cost, *self._size(weights), bodies)
+
+
+def _status_of(bodies: tuple[BodyCost, ...], call: OpCall) -> Status:
+    """Of a node with bodies: folded where all in them is, unknown where anything is."""
+    found = {inner.status for body in bodies for inner in body.cost.nodes}
+    if Status.UNKNOWN in found:
+        return Status.UNKNOWN
+    if found <= {_FOLDED_STATUS} and _only_known(call.outputs):
+        return _FOLDED_STATUS
+    return Status.COUNTED
+
+
+def _made_in(
+    bodies: tuple[BodyCost, ...], names: tuple[str, ...]
+) -> dict[str, tuple[Constant, ...]]:
+    """Results of a folded node with bodies → the constants they come from, each once."""
+    found: dict[str, dict[object, Constant]] = {name: {} for name in names}
+    for body in bodies:
+        for name, made in zip(names, body.cost.shaped.graph.outputs, strict=False):
+            found[name].update({item.identity: item for item in body.cost.origins(made)})
+    return {name: tuple(items.values()) for name, items in found.items() if name}
 
 
 _NOTHING: Mapping[object, Constant] = {}
@@ -232,10 +269,9 @@ def _folded_cost(call: OpCall) -> CallCost:
     )  # fmt: skip
 
 
-def _only_known_values(call: OpCall) -> bool:
+def _only_known(outputs: tuple[TensorInfo, ...]) -> bool:
     """Shape arithmetic: every output's value is known, so no device computes it."""
-    outputs = call.outputs
-    return bool(outputs) and all(info.constant for info in outputs) and not call.bodies
+    return bool(outputs) and all(info.constant for info in outputs)
 
 
 def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
@@ -260,7 +296,7 @@ def _work(call: OpCall) -> tuple[OpCost | None, Status, str]:
 
 def _call_cost(node: Node, call: OpCall) -> CallCost:
     """The cost of a call, at run time or before it."""
-    if call.folded or _only_known_values(call):
+    if call.folded or (not call.bodies and _only_known(call.outputs)):
         return _folded_cost(call)
     return _running_cost(node, call)
 

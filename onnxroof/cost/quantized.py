@@ -4,6 +4,7 @@ What DequantizeLinear makes floating-point is read as it is stored. A product of
 not dequantized is in steps of quantization until something scales it; so are weights of at most
 eight bits that are only cast. A constant that scales or shifts them is a scale or a zero point, as
 it is in the operator that does all of it at once (DynamicQuantizeMatMul, DequantizeLinear).
+So are weights that lie several to an integer once bit arithmetic has taken them apart (`packed`).
 """
 
 from __future__ import annotations
@@ -13,32 +14,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
+from onnxroof.cost.packed import BITWISE, Packed, elements_at, taken_at
 from onnxroof.cost.records import Role
 from onnxroof.graph.types import DType
 
 if TYPE_CHECKING:
-    from onnxroof.cost.records import CallCost
+    from collections.abc import Sequence
+
+    from onnxroof.cost.records import CallCost, GraphCost
     from onnxroof.graph.types import Constant, Node
-    from onnxroof.ops.call import OpCall, TensorInfo
+    from onnxroof.ops.call import OpCall
+    from onnxroof.shapes import ShapedGraph
 
 _DEQUANTIZE = "DequantizeLinear"
 _DYNAMIC = "DynamicQuantizeLinear"
+_QUANTIZE = "QuantizeLinear"
 _INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "MatMulInteger16"})
-_FLOAT_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
+_FLOAT_PRODUCTS = frozenset({
+    "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul",
+})  # fmt: skip
 _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
 _CASTS = frozenset({"Cast", "CastLike"})
 _UNPACKING = _CASTS | {"Gather"}
-SOURCES = frozenset({_DEQUANTIZE, _DYNAMIC, *_INTEGER_PRODUCTS, *_UNPACKING})
+SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC}
 """Operators that make a quantized tensor of one that is not known to be."""
 
 _MEETING = _SCALING | _SHIFTING
-_CARRYING = frozenset({"Gather", "Relu", "Split"})
+_TAKING = frozenset({"Slice", "Split"})
+_CARRYING = _TAKING | {"Clip", "Expand", "Gather", "MaxPool", "Pad", "Relu"}
 _OPERANDS = 2
 """Of an integer product, each with a scale of its own."""
 
 _MOST_BITS = 8
 """Of an element of a weight that is taken for quantized when it is cast."""
+
+_MOST_CODES = 256
+"""In the code book of a weight whose elements are numbers of codes."""
 
 
 class Quantized:
@@ -46,46 +58,110 @@ class Quantized:
 
     A node that is no source (`SOURCES`) matters only where something is known (`is_empty`).
 
-    `stored`: floating-point tensors that hold dequantized values → what they were dequantized from;
+    `stored`: floating-point tensors that hold dequantized values → the type these are stored in;
     `steps`: tensors that count in steps of a quantization → how many scales they still lack, one
     for each operand of an integer product; `scales`: tensors that are scales which a run finds →
     how many they are the product of.
+
+    Args:
+        unpacked: Where to note how many values a stored tensor holds that is packed, by identity.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unpacked: dict[object, int]) -> None:
         self.is_empty = True
-        self.stored: dict[str, TensorInfo] = {}
+        self.stored: dict[str, DType] = {}
         self.steps: dict[str, int] = {}
         self.scales: dict[str, int] = {}
+        self._packed = Packed(unpacked)
+        self._given: frozenset[str] = frozenset()
+
+    def enter(self, shaped: ShapedGraph) -> frozenset[str]:
+        """Begin a graph; returns what `leave` needs at its end.
+
+        Its names may be those of other tensors in other graphs. What QuantizeLinear is given as a
+        scale is one for nodes that come before it, too.
+        """
+        outer, graph = self._given, shaped.graph
+        given = frozenset(
+            [
+                node.inputs[1]
+                for node, call in zip(graph.nodes, shaped.calls, strict=True)
+                if node.kind == _QUANTIZE and 1 in call.activations
+            ]
+        )
+        if outer or not self.is_empty:
+            own = [item.name for item in graph.inputs] + list(graph.constants)
+            self._forget(own)
+            given |= outer.difference(own, *[node.outputs for node in graph.nodes])
+        self.scales.update(dict.fromkeys(given, 1))
+        self.leave(given)
+        return outer
+
+    def leave(self, outer: frozenset[str]) -> None:
+        """End a graph that was begun with `enter`."""
+        self._given = outer
+        self.is_empty = not (
+            self.stored or self.steps or self.scales or outer or self._packed.origin
+        )
 
     def role_at(self, node: Node, call: OpCall, position: int, constant: Constant) -> Role | None:
         """What a constant is that meets a quantized tensor; None: it is what the reader says."""
-        names = node.inputs
-        if node.kind not in _MEETING or len(names) != 2:
+        if node.kind in BITWISE and call.folded:
+            return Role.CONTROL if position != taken_at(call) else None
+        if node.kind not in _MEETING or len(node.inputs) != 2:
             return None
-        other = names[1 - position]
+        other = node.inputs[1 - position]
         if node.kind in _SCALING and other in self.scales:
             return Role.QUANTIZATION if self.scales[other] < _OPERANDS else None
         if other not in self.steps or (node.kind == "Sub" and position == 0):
             return None
         if call.folded:  # with as many elements as the weight it is no scale of it, but a mask
-            is_smaller = math.prod(constant.shape) < _elements(call, 1 - position)
-            return Role.QUANTIZATION if is_smaller else None
-        return Role.WEIGHT if node.kind == "Add" else Role.QUANTIZATION
+            is_scale = math.prod(constant.shape) < elements_at(call, 1 - position)
+        elif node.kind == "Add":
+            is_offset = not constant.dtype.is_float and self.steps[other] < _OPERANDS  # of an index
+            return Role.WEIGHT if constant.shape and not is_offset else None
+        else:
+            is_scale = True
+        return Role.QUANTIZATION if is_scale else None
 
-    def follow(self, node: Node, call: OpCall) -> None:
+    def follow(self, node: Node, call: OpCall, scope: GraphCost) -> None:
         """Note what a node makes of quantized tensors."""
         if not node.inputs or not node.outputs:
             return
-        for name in node.outputs:  # another branch may call another tensor so
-            self.steps.pop(name, None)
-            self.stored.pop(name, None)
-            self.scales.pop(name, None)
-        if begins_quantized(call):
+        self._forget(node.outputs)
+        if call.folded and self._packed.origin and self._packed.follow(node, call):
+            self.steps[node.outputs[0]] = 1
+        if (begins_quantized(call) and _is_quantized_in_file(node, call, scope)) or (
+            is_code_book(node, call, scope)
+        ):
             self._begin(node, call)
         else:
             self._carry(node, call)
-        self.is_empty = not (self.stored or self.steps or self.scales)
+        if self._given:
+            self.scales.update({name: 1 for name in node.outputs if name in self._given})
+        self.leave(self._given)
+
+    def _forget(self, names: Sequence[str]) -> None:
+        """Another branch or body may have called another tensor so."""
+        if self._packed.origin:
+            self._packed.forget(names)
+        for name in names:
+            self.steps.pop(name, None)
+            self.stored.pop(name, None)
+            self.scales.pop(name, None)
+
+    def prepare(self, node: Node, call: OpCall, scope: GraphCost) -> None:
+        """Before a folded node's constants are read: what its first operand holds.
+
+        Weights of at most eight bits from which a zero point is subtracted, or a stored tensor from
+        which a bit operation takes values.
+        """
+        if node.kind == "Sub" and any(map(_is_narrow_integer, scope.origins(node.inputs[0]))):
+            self.steps.setdefault(node.inputs[0], 1)
+            self.is_empty = False
+        elif node.kind in BITWISE:
+            self._packed.find(node, call, scope)
+            self.is_empty = self.is_empty and not self._packed.origin
 
     def _begin(self, node: Node, call: OpCall) -> None:
         """What a source makes."""
@@ -94,8 +170,8 @@ class Quantized:
             if len(outputs) > 1:
                 self.scales[outputs[1]] = 1
         elif node.kind == _DEQUANTIZE:
-            if call.inputs[0] is not None:
-                self.stored[outputs[0]] = call.inputs[0]
+            if call.inputs[0] is not None and call.inputs[0].dtype is not None:
+                self.stored[outputs[0]] = call.inputs[0].dtype
         else:
             self.steps[outputs[0]] = _OPERANDS if node.kind in _INTEGER_PRODUCTS else 1
 
@@ -109,12 +185,12 @@ class Quantized:
             self._join(names, made, call)
         elif kind in _FLOAT_PRODUCTS:
             for at, name in enumerate(names):
-                if name in steps and _is_constant(call, at):
+                if name in steps and _is_constant(call, at) and (at < 2 or kind == "Einsum"):
                     steps[made] = steps[name]
-        elif call.only_moves:
+        elif call.only_moves or kind in _TAKING:
             self._move(names[0], node.outputs)
             if names[0] in self.stored:
-                self.stored[made] = self.stored[names[0]]
+                self.stored.update(dict.fromkeys(node.outputs, self.stored[names[0]]))
         elif kind in _CARRYING or (kind in _CASTS and _may_hold_steps(call)):
             self._move(names[0], node.outputs)
 
@@ -140,9 +216,15 @@ class Quantized:
         """Scales multiply to a scale; steps are left once every operand's scale is in them."""
         counted = [name for name in names if name in self.steps]
         if counted:
+            lacking = self.steps[counted[0]]
             others = [name for name in names if name in self.scales]
-            lacking = self.steps[counted[0]] - sum(self.scales[name] for name in others)
-            if len(counted) == 1 and others and lacking > 0:
+            if others:
+                lacking -= sum(self.scales[name] for name in others)
+            elif lacking < _OPERANDS or any(_is_constant(call, at) for at in range(len(names))):
+                return  # a run's factor is the scale of a run's operand, a constant the whole scale
+            else:
+                lacking -= 1
+            if len(counted) == 1 and lacking > 0:
                 self.steps[made] = lacking
             return
         known = [name for name in names if name in self.scales]
@@ -157,16 +239,20 @@ class Quantized:
         if not any(held):
             return cost
         dtype = cost.compute_dtype
-        if cost.macs and len(held) > 1 and held[0] is not None and held[1] is not None:
-            dtype = held[0].dtype.multiplied if held[0].dtype is not None else None
+        operands = [stored for stored in held[:_OPERANDS] if stored is not None]
+        if cost.macs and len(operands) == _OPERANDS:
+            dtype = max(operands, key=_bits).multiplied
         saved = 0
-        for info, stored in zip(call.inputs, held, strict=True):
-            if info is not None and stored is not None and info.constant:
-                saved += (info.nbytes or 0) - (stored.nbytes or 0)
+        for at, (name, info, stored) in enumerate(zip(node.inputs, call.inputs, held, strict=True)):
+            if info is None or stored is None or not info.constant or name in node.inputs[:at]:
+                continue
+            read, bits = (cost.reads or {}).get(at, info.nbytes), _bits(info.dtype)
+            if read and bits:
+                saved += read + -read * _bits(stored) // bits
         reads = cost.weight_read_bytes
         if (dtype is cost.compute_dtype and not saved) or reads is None:
             return cost
-        return replace(cost, compute_dtype=dtype, weight_read_bytes=max(reads - saved, 0))
+        return replace(cost, compute_dtype=dtype, weight_read_bytes=reads - saved)
 
 
 def _is_constant(call: OpCall, position: int) -> bool:
@@ -174,31 +260,45 @@ def _is_constant(call: OpCall, position: int) -> bool:
     return info is not None and info.constant
 
 
-def _elements(call: OpCall, position: int) -> int:
-    info = call.inputs[position]
-    return 0 if info is None or info.shape is None else upper(info.elements)
-
-
 def begins_quantized(call: OpCall) -> bool:
-    """Whether counting follows the result of a node through the graph (see `Quantized`)."""
-    kind = call.kind
-    if kind in _UNPACKING:
-        return _unpacks(call)
+    """Whether counting may follow the result of a node through the graph (see `Quantized`)."""
+    kind, infos = call.kind, call.inputs
+    if kind in _UNPACKING:  # a constant of at most eight bits is looked up in or cast
+        info = infos[0] if infos else None
+        if info is None or not info.constant or info.dtype is DType.BOOL:
+            return False
+        return 0 < _bits(info.dtype) <= _MOST_BITS and (kind == "Gather" or _may_hold_steps(call))
     return kind in SOURCES
 
 
-def _unpacks(call: OpCall) -> bool:
-    """A constant of at most eight bits an element is looked up in or made floating-point."""
-    info = call.inputs[0] if call.inputs else None
-    if info is None or not info.constant or info.dtype is None or info.dtype is DType.BOOL:
+def is_code_book(node: Node, call: OpCall, scope: GraphCost) -> bool:
+    """Whether a folded Gather decodes a weight, of which at most eight bits choose each code."""
+    if node.kind != "Gather" or not call.folded or len(node.inputs) < _OPERANDS:
         return False
-    bits = info.dtype.bits
-    if bits is None or bits > _MOST_BITS:
-        return False
-    return call.kind == "Gather" or _may_hold_steps(call)
+    codes, chosen = call.inputs[0], scope.origins(node.inputs[1])
+    return (
+        codes is not None and codes.shape is not None and len(codes.shape) == 1
+        and upper(codes.elements) <= _MOST_CODES and upper(codes.elements) < elements_at(call, 1)
+        and any(0 < _bits(constant.dtype) <= _MOST_BITS for constant in chosen)
+    )  # fmt: skip
+
+
+def _is_narrow_integer(constant: Constant) -> bool:
+    return constant.dtype.is_integer and 0 < _bits(constant.dtype) <= _MOST_BITS
+
+
+def _is_quantized_in_file(node: Node, call: OpCall, scope: GraphCost) -> bool:
+    """Not just under the precision that was asked for."""
+    stored = scope.origins(node.inputs[0]) if call.kind in _UNPACKING else ()
+    return not stored or any(0 < _bits(constant.dtype) <= _MOST_BITS for constant in stored)
 
 
 def _may_hold_steps(call: OpCall) -> bool:
     """Whether a cast makes what arithmetic on quantized values is done in; int64 are indices."""
     made = call.outputs[0].dtype if call.outputs else None
-    return made is not None and (made.is_float or made in (DType.INT16, DType.INT32))
+    return made is not None and (made.is_float or made in (DType.INT8, DType.INT16, DType.INT32))
+
+
+def _bits(dtype: DType | None) -> int:
+    """Bits of an element; 0 where they are not known."""
+    return (dtype.bits if dtype is not None else None) or 0

@@ -205,7 +205,7 @@ def draft_of(shaped: ShapedGraph, known: dict[Key, Recipe]) -> Draft | None:
         shaped: The graph.
         known: Recipes made before, by what they depend on.
     """
-    graph, tensors = shaped.graph, shaped.tensors
+    graph, tensors, stored = shaped.graph, shaped.tensors, shaped.graph.constants
     draft = Draft(graph.name)
     infos, constants = draft.infos, draft.constants
     places: dict[str, int] = {"": -1}
@@ -234,7 +234,8 @@ def draft_of(shaped: ShapedGraph, known: dict[Key, Recipe]) -> Draft | None:
             if None in reads:
                 return None
         draft.reads.append(tuple(reads))  # type: ignore[arg-type]
-        key: Key = (call, end)
+        # a weight's bytes are of its own type, whatever precision the call has
+        key: Key = (call, end, *[stored[name].dtype for name in inputs if name in stored])
         if constants:
             key += tuple([infos[at].value_key for at in reads if at in constants])
         recipe = known.get(key)

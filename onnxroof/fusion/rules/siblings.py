@@ -56,7 +56,7 @@ def _part(graph: LiveGraph, node: NodeCost) -> tuple[int, int, int] | None:
         return None
     if source.shape is None or result.shape is None or not result.exact:
         return None
-    if node.kind == "Gather":
+    if node.kind == "Gather" and len(node.node.inputs) > 1:
         axis, index = node.call.attributes.get("axis", 0), graph.value(node.node.inputs[1])
         if index is None or index.ndim or not isinstance(axis, int):
             return None

@@ -29,18 +29,16 @@ def role_at(
     """What reading a constant at an input makes it; None: decided by who reads the folded result.
 
     Weights are floating-point constants and integers of up to 16 bits or with several values in
-    each (`is_packed`); other wider integers and booleans
-    index and steer, unless the operator says that this input is a weight (an int32 bias). A single
-    number in elementwise arithmetic is a literal of the model's code, not a parameter, except a
-    one-element initializer that Add, Mul or PRelu reads. So is an initial state that a Constant
-    node holds: the zeros of the model's code.
+    each (`is_packed`); other integers and booleans index and steer, unless the operator says that
+    this input is a weight (an int32 bias). A single number in elementwise arithmetic is a literal
+    of the model's code, not a parameter, except a one-element initializer that Add, Mul or PRelu
+    reads. So is an initial state that a Constant node holds: the zeros of the model's code.
     """
     operator = call.operator
     holds_values = is_packed and not (position and call.kind in _LOOKUPS)
     may_be_weight = holds_values or is_weight_type(constant.dtype)
     if operator is not None:
-        is_scale_in_body = call.bodies and _is_scale_in_body(call, position)
-        if position in operator.quantization or is_scale_in_body:
+        if position in operator.quantization:
             return Role.QUANTIZATION
         if position in operator.control:
             return Role.CONTROL
@@ -55,21 +53,22 @@ def role_at(
     return None if call.folded else Role.WEIGHT
 
 
-def _is_scale_in_body(call: OpCall, position: int) -> bool:
-    """Whether all who read what Scan or Loop hands to its body take it for quantization data."""
+def scales_in_body(call: OpCall) -> frozenset[int]:
+    """Positions of what Scan or Loop hands to its body and all in it read as quantization data."""
     shaped: ShapedGraph = call.bodies[0].shaped  # type: ignore[assignment]
     given = shaped.graph.inputs
-    at = position + len(given) - len(call.inputs)
-    if not 0 <= at < len(given):
-        return False
-    name = given[at].name
-    uses = [
-        inner.operator is not None and place in inner.operator.quantization
-        for inner, node in zip(shaped.calls, shaped.graph.nodes, strict=True)
-        for place, read in enumerate(node.inputs)
-        if read == name and node.kind != "Identity"  # it hands a Loop's state on
-    ]
-    return bool(uses) and all(uses)
+    offset = len(given) - len(call.inputs)
+    positions = {item.name: at - offset for at, item in enumerate(given)}
+    scales: set[int] = set()
+    others: set[int] = set()
+    for inner, node in zip(shaped.calls, shaped.graph.nodes, strict=True):
+        if node.kind == "Identity":  # it hands a Loop's state on
+            continue
+        declared = inner.operator.quantization if inner.operator is not None else ()
+        for place, name in enumerate(node.inputs):
+            if name in positions:
+                (scales if place in declared else others).add(positions[name])
+    return frozenset(scales - others)
 
 
 def _is_literal(call: OpCall, operator: Operator, position: int, constant: Constant) -> bool:

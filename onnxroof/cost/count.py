@@ -14,7 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
-from onnxroof.cost.constants import is_weight_type, role_at
+from onnxroof.cost.constants import is_weight_type, role_at, scales_in_body
 from onnxroof.cost.quantized import SOURCES, Quantized, is_code_book
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
@@ -101,9 +101,10 @@ class _Counter:
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
         roles = call.roles
         if call.folded:
-            if is_code_book(node, call, scope):
+            if node.kind == "Gather" and is_code_book(node, call, scope):
                 return self._read_code_book(node, scope)
             self.quantized.prepare(node, call, scope)
+        in_body = scales_in_body(call) if call.bodies else ()
         unpacked = call.operator.unpacked if call.operator else None
         quantized = None if self.quantized.is_empty else self.quantized
         for position in call.constants:
@@ -114,17 +115,16 @@ class _Counter:
                 self._note_made(call, position, name)
             for item in items:
                 role = None
-                if quantized is not None:
+                if position in in_body:
+                    role = Role.QUANTIZATION
+                elif quantized is not None:
                     role = quantized.role_at(node, call, position, item)
                 if role is None:
-                    # for a stored tensor the same in all nodes of this call: kept with it
-                    key = (position, item.origin)
-                    role = _UNREAD if constant is None else roles.get(key, _UNREAD)
+                    role = _UNREAD
+                    if constant is not None:  # as in all nodes of this call
+                        role = roles.get((position, item.origin), _UNREAD)
                     if role is _UNREAD:
-                        is_packed = item.identity in self.stock.unpacked
-                        role = role_at(call, position, item, is_packed=is_packed)
-                        if constant is not None:
-                            roles[key] = role
+                        role = self._role(call, position, item, is_stored=constant is not None)
                 if role is not None:
                     use(item, role)
                 if role is None or role is _WEIGHT:
@@ -132,6 +132,14 @@ class _Counter:
                     if unpacked is not None:
                         self._unpack(unpacked, call, position, item)
         return held
+
+    def _role(self, call: OpCall, position: int, item: Constant, *, is_stored: bool) -> Role | None:
+        """What the reader makes a constant; of a stored one kept with the call."""
+        is_packed = item.identity in self.stock.unpacked
+        role = role_at(call, position, item, is_packed=is_packed)
+        if is_stored:
+            call.roles[position, item.origin] = role
+        return role
 
     def _read_code_book(self, node: Node, scope: GraphCost) -> Mapping[object, Constant]:
         """The codes are quantization data; what chooses among them passes into the result."""

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from onnxroof.graph.types import Constant, DType
     from onnxroof.ops.call import OpCall
     from onnxroof.ops.registry import Operator
-    from onnxroof.shapes import ShapedGraph
 
 _SCALED_BY_PARAMETERS = frozenset({"Add", "Mul", "MulInteger", "PRelu", "QLinearAdd", "QLinearMul"})
 """Elementwise operators whose single-element operand may be learned: a bias, a scale, a slope."""
@@ -51,24 +50,6 @@ def role_at(
     if not may_be_weight:
         return Role.CONTROL
     return None if call.folded else Role.WEIGHT
-
-
-def scales_in_body(call: OpCall) -> frozenset[int]:
-    """Positions of what Scan or Loop hands to its body and all in it read as quantization data."""
-    shaped: ShapedGraph = call.bodies[0].shaped  # type: ignore[assignment]
-    given = shaped.graph.inputs
-    offset = len(given) - len(call.inputs)
-    positions = {item.name: at - offset for at, item in enumerate(given)}
-    scales: set[int] = set()
-    others: set[int] = set()
-    for inner, node in zip(shaped.calls, shaped.graph.nodes, strict=True):
-        if node.kind == "Identity":  # it hands a Loop's state on
-            continue
-        declared = inner.operator.quantization if inner.operator is not None else ()
-        for place, name in enumerate(node.inputs):
-            if name in positions:
-                (scales if place in declared else others).add(positions[name])
-    return frozenset(scales - others)
 
 
 def _is_literal(call: OpCall, operator: Operator, position: int, constant: Constant) -> bool:

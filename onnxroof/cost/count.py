@@ -14,7 +14,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
-from onnxroof.cost.constants import is_weight_type, role_at, scales_in_body
+from onnxroof.cost.constants import is_weight_type, role_at
 from onnxroof.cost.quantized import SOURCES, Quantized, is_code_book
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
@@ -104,9 +104,8 @@ class _Counter:
             if node.kind == "Gather" and is_code_book(node, call, scope):
                 return self._read_code_book(node, scope)
             self.quantized.prepare(node, call, scope)
-        in_body = scales_in_body(call) if call.bodies else ()
         unpacked = call.operator.unpacked if call.operator else None
-        quantized = None if self.quantized.is_empty else self.quantized
+        quantized = self.quantized if call.bodies or not self.quantized.is_empty else None
         for position in call.constants:
             name = inputs[position]
             constant = stored.get(name)
@@ -115,9 +114,7 @@ class _Counter:
                 self._note_made(call, position, name)
             for item in items:
                 role = None
-                if position in in_body:
-                    role = Role.QUANTIZATION
-                elif quantized is not None:
+                if quantized is not None:
                     role = quantized.role_at(node, call, position, item)
                 if role is None:
                     role = _UNREAD

@@ -74,6 +74,7 @@ class Quantized:
         self.scales: dict[str, int] = {}
         self._packed = Packed(unpacked)
         self._given: frozenset[str] = frozenset()
+        self._in_body: tuple[OpCall | None, frozenset[int]] = (None, frozenset())
 
     def enter(self, shaped: ShapedGraph) -> frozenset[str]:
         """Begin a graph; returns what `leave` needs at its end.
@@ -106,10 +107,20 @@ class Quantized:
 
     def role_at(self, node: Node, call: OpCall, position: int, constant: Constant) -> Role | None:
         """What a constant is that meets a quantized tensor; None: it is what the reader says."""
+        if call.bodies:
+            if self._in_body[0] is not call:
+                self._in_body = call, _scales_in_body(call)
+            return Role.QUANTIZATION if position in self._in_body[1] else None
         if node.kind in BITWISE and call.folded:
             return Role.CONTROL if position != taken_at(call) else None
-        if node.kind not in _MEETING or len(node.inputs) != 2:
-            return None
+        if node.kind in _MEETING and len(node.inputs) == _OPERANDS:
+            return self._role_beside(node, call, position, constant)
+        return None
+
+    def _role_beside(
+        self, node: Node, call: OpCall, position: int, constant: Constant
+    ) -> Role | None:
+        """The same of an operand of elementwise arithmetic, by what the other one is."""
         other = node.inputs[1 - position]
         if node.kind in _SCALING and other in self.scales:
             return Role.QUANTIZATION if self.scales[other] < _OPERANDS else None
@@ -253,6 +264,24 @@ class Quantized:
         if (dtype is cost.compute_dtype and not saved) or reads is None:
             return cost
         return replace(cost, compute_dtype=dtype, weight_read_bytes=reads - saved)
+
+
+def _scales_in_body(call: OpCall) -> frozenset[int]:
+    """Positions of what Scan or Loop hands to its body and all in it read as quantization data."""
+    shaped: ShapedGraph = call.bodies[0].shaped  # type: ignore[assignment]
+    given = shaped.graph.inputs
+    offset = len(given) - len(call.inputs)
+    positions = {item.name: at - offset for at, item in enumerate(given)}
+    scales: set[int] = set()
+    others: set[int] = set()
+    for inner, node in zip(shaped.calls, shaped.graph.nodes, strict=True):
+        if node.kind == "Identity":  # it hands a Loop's state on
+            continue
+        declared = inner.operator.quantization if inner.operator is not None else ()
+        for place, name in enumerate(node.inputs):
+            if name in positions:
+                (scales if place in declared else others).add(positions[name])
+    return frozenset(scales - others)
 
 
 def _is_constant(call: OpCall, position: int) -> bool:

@@ -124,6 +124,110 @@ def test_numbers_of_codes_are_the_parameters_and_the_codes_are_not() -> None:
     assert onnxroof.analyze(proto).totals.parameters == 128 * 64
 
 
+BYTES = (
+    zeros("q", K // 2, N, dtype=np.uint8),
+    tensor("four", 4, np.uint8),
+    tensor("fifteen", 15, np.uint8),
+)
+NIBBLES = """high = BitShift <direction = "RIGHT"> (q, four) low = BitwiseAnd(q, fifteen)"""
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # cast to floating point before the halves are joined
+        """h = Cast <to = 1> (high) l = Cast <to = 1> (low) f = Concat <axis = 0> (h, l)
+        g = Mul(f, scale) y = MatMul(a, g)""",
+        # written into an empty tensor
+        """n = ConstantOfShape <value = uint8[1] {0}> (whole) t = ScatterND(n, first, high)
+        w = ScatterND(t, second, low) f = Cast <to = 1> (w) g = Mul(f, scale) y = MatMul(a, g)""",
+        # parted again for three products
+        """w = Concat <axis = 0> (high, low) f = Cast <to = 1> (w) g = Mul(f, scale)
+        b, c = Split <axis = 1, num_outputs = 2> (g) d = MatMul(a, b) e = MatMul(a, c)
+        y = Concat <axis = 1> (d, e)""",
+        """w = Concat <axis = 0> (high, low) b, c = Split <axis = 1, num_outputs = 2> (w)
+        h = Cast <to = 1> (b) l = Cast <to = 1> (c) d = MatMul(a, h) e = MatMul(a, l)
+        u = Concat <axis = 1> (d, e) y = Mul(u, scale)""",
+    ],
+)
+def test_values_count_however_they_are_put_together(nodes: str) -> None:
+    # 64·64 bytes of two values
+    proto = with_tensors(
+        f"agraph (float[2,{K}] a) => (float[2,{N}] y) {{ {NIBBLES} {nodes} }}",
+        *SHAPES, *BYTES, zeros("scale", N),
+        tensor("first", np.arange(64).reshape(64, 1), np.int64),
+        tensor("second", np.arange(64, 128).reshape(64, 1), np.int64),
+    )  # fmt: skip
+    assert roles(proto) == {"q": "weight", "scale": "quantization"}
+    assert onnxroof.analyze(proto).totals.parameters == 128 * 64
+
+
+def test_values_in_another_order_than_they_are_stored_in() -> None:
+    # 128·8 int32 of 8 values each, reordered by a Gather before the mask
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{
+        u = Unsqueeze(q, two) s = Div(u, powers) c = Cast <to = 3> (s) r = Reshape(c, whole)
+        o = Gather <axis = 1> (r, order) v = BitwiseAnd(o, fifteen) f = Cast <to = 1> (v)
+        g = Mul(f, scale) y = MatMul(a, g) }}""",
+        *SHAPES, zeros("q", K, N // 8, dtype=np.int32), zeros("scale", N),
+        tensor("powers", np.ones((1, 1, 8)), np.int32), tensor("order", range(N), np.int64),
+        tensor("fifteen", 15, np.int8),
+    )  # fmt: skip
+    assert roles(proto) == {"q": "weight", "scale": "quantization"}
+    assert onnxroof.analyze(proto).totals.parameters == 128 * 64
+
+
+def test_tensors_that_are_joined_before_they_are_taken_apart_share_the_values() -> None:
+    # two of 64·32 bytes, two values each
+    halves = [zeros(name, K // 2, N // 2, dtype=np.uint8) for name in ("left", "right")]
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{ q = Concat <axis = 1> (left, right)
+        {NIBBLES} w = Concat <axis = 0> (high, low) f = Cast <to = 1> (w) g = Mul(f, scale)
+        y = MatMul(a, g) }}""",
+        *halves, *BYTES[1:], zeros("scale", N),
+    )  # fmt: skip
+    assert roles(proto) == {"left": "weight", "right": "weight", "scale": "quantization"}
+    assert onnxroof.analyze(proto).totals.parameters == 2 * (64 * 32 * 2)
+
+
+def test_bits_of_the_same_values_in_two_tensors_count_the_values_once() -> None:
+    # four bits of each of 128·64 values in q, one more in h: 64·64 + 128·64 bytes stored
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{ {NIBBLES}
+        w = Concat <axis = 0> (high, low) b = BitwiseAnd(h, one8)
+        l = BitShift <direction = "LEFT"> (b, four) o = BitwiseOr(w, l)
+        f = Cast <to = 1> (o) g = Mul(f, scale) y = MatMul(a, g) }}""",
+        *BYTES, zeros("h", K, N, dtype=np.uint8), zeros("scale", N), tensor("one8", 1, np.uint8),
+    )  # fmt: skip
+    found = onnxroof.analyze(proto).totals
+    assert (found.parameters, found.weight_bytes) == (128 * 64, 64 * 64 + 128 * 64)
+
+
+@pytest.mark.parametrize("container", [np.uint8, np.int32])
+def test_each_column_may_have_codes_of_its_own(container: type) -> None:
+    # 16 codes for each of 64 columns; the numbers lie two to a byte, or in the low byte of an int32
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{
+        high = Div(q, sixteen) low = BitwiseAnd(q, mask) w = Concat <axis = 0> (high, low)
+        i = Cast <to = 7> (w) c = GatherElements <axis = 0> (codes, i) y = MatMul(a, c) }}""",
+        zeros("q", K // 2, N, dtype=container), zeros("codes", 16, N),
+        tensor("sixteen", 16, container), tensor("mask", 15, container),
+    )  # fmt: skip
+    assert roles(proto) == {"q": "weight", "codes": "quantization"}
+
+
+def test_a_zero_point_in_floating_point_and_a_scale_of_scales_are_no_parameters() -> None:
+    # (q − 8)·s·t + z, as some kernels want it, before the product; behind it a gain is trained
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{ f = Cast <to = 1> (w) d = Sub(f, eight)
+        g = Mul(d, s) h = Mul(g, t) k = Add(h, z) m = MatMul(a, k) y = Mul(m, gain) }}""",
+        zeros("w", K, N, dtype=np.int8), tensor("eight", 8, np.float32),
+        *[zeros(name, 1, N) for name in "stz"], zeros("gain", N),
+    )  # fmt: skip
+    kept = dict.fromkeys("stz", "quantization") | {"eight": "quantization"}
+    assert roles(proto) == {"w": "weight", "gain": "weight", **kept}
+
+
 def test_a_table_that_stored_numbers_choose_from_keeps_its_parameters() -> None:
     # rows of a table by int64 numbers, as relative position biases are looked up: 9·4 parameters
     proto = with_tensors(
@@ -135,16 +239,44 @@ def test_a_table_that_stored_numbers_choose_from_keeps_its_parameters() -> None:
     assert onnxroof.analyze(proto).totals.parameters == 9 * 4
 
 
-def test_bits_of_numbers_that_nothing_trains_are_no_parameters() -> None:
-    # a bit of each of 16 positions chooses between two rows: only the table is trained
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "i = BitwiseAnd(positions, mask) t = Gather(table, i) y = Add(a, t)",
+        "i = Mod(positions, mask) t = Gather(table, i) y = Add(a, t)",
+        "i = BitwiseAnd(positions, mask) f = Cast <to = 1> (i) u = Unsqueeze(f, one)"
+        " m = Mul(a, u) t = Gather(table, zero) y = Add(m, t)",
+        "i = BitwiseAnd(square, mask) f = Cast <to = 1> (i) u = Mul(a, f)"
+        " t = Gather(table, zero) y = Add(u, t)",
+        "i = BitwiseAnd(positions, mask) r = Reshape(i, shape) f = Cast <to = 1> (r)"
+        " p = MatMul(f, a) t = Gather(table, zero) y = Add(p, t)",
+    ],
+)
+def test_bits_of_numbers_that_nothing_trains_are_no_parameters(nodes: str) -> None:
+    # a bit of each of 16 positions chooses a row, or a sign, or whom to add up: a table is trained
     proto = with_tensors(
-        """agraph (float[16,4] a) => (float[16,4] y) {
-        i = BitwiseAnd(positions, mask) t = Gather(table, i) y = Add(a, t) }""",
+        f"agraph (float[16,4] a) => (float y) {{ {nodes} }}",
         zeros("table", 2, 4),
         tensor("positions", range(16), np.int64),
+        tensor("square", np.arange(64).reshape(16, 4), np.int64),
         tensor("mask", 1, np.int64),
+        tensor("zero", 0, np.int64),
+        tensor("one", [1], np.int64),
+        tensor("shape", [1, 16], np.int64),
     )
     assert roles(proto) == {"table": "weight"}
+
+
+def test_a_row_of_biases_that_bytes_choose_from_is_trained() -> None:
+    # 31 distances of one head, looked up for each of 16·16 pairs: read by an Add, not by a product
+    proto = with_tensors(
+        """agraph (float[16,16] a) => (float[16,16] y) {
+        c = Cast <to = 7> (i) t = Gather(table, c) y = Add(a, t) }""",
+        zeros("table", 31),
+        zeros("i", 16, 16, dtype=np.uint8),
+    )
+    assert roles(proto) == {"table": "weight"}
+    assert onnxroof.analyze(proto).totals.parameters == 31
 
 
 BITS = "com.microsoft.MatMulNBits <K = 16, N = {n}, bits = 4, block_size = 16>"

@@ -34,8 +34,7 @@ def role_at(
     reads. So is an initial state that a Constant node holds: the zeros of the model's code.
     """
     operator = call.operator
-    holds_values = is_packed and not (position and call.kind in _LOOKUPS)
-    may_be_weight = holds_values or is_weight_type(constant.dtype)
+    may_be_weight = is_weight_type(constant.dtype) or (is_packed and _takes_values(call, position))
     if operator is not None:
         if position in operator.quantization:
             return Role.QUANTIZATION
@@ -50,6 +49,13 @@ def role_at(
     if not may_be_weight:
         return Role.CONTROL
     return None if call.folded else Role.WEIGHT
+
+
+def _takes_values(call: OpCall, position: int) -> bool:
+    """Whether numbers at an input may be weights: they are no indices, and no pattern in a run."""
+    if position and call.kind in _LOOKUPS:
+        return False
+    return call.folded or call.operator is None or not call.operator.pointwise
 
 
 def _is_literal(call: OpCall, operator: Operator, position: int, constant: Constant) -> bool:

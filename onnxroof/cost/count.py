@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
-from onnxroof.cost.quantized import SOURCES, Quantized, is_code_book
+from onnxroof.cost.quantized import SOURCES, Quantized
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
@@ -101,8 +101,9 @@ class _Counter:
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
         roles = call.roles
         if call.folded:
-            if node.kind == "Gather" and is_code_book(node, call, scope):
-                return self._read_code_book(node, scope)
+            passing = self.quantized.read_code_book(node, call, scope)
+            if passing is not None:
+                return passing
             self.quantized.prepare(node, call, scope)
         unpacked = call.operator.unpacked if call.operator else None
         quantized = self.quantized if call.bodies or not self.quantized.is_empty else None
@@ -137,12 +138,6 @@ class _Counter:
         if is_stored:
             call.roles[position, item.origin] = role
         return role
-
-    def _read_code_book(self, node: Node, scope: GraphCost) -> Mapping[object, Constant]:
-        """The codes are quantization data; what chooses among them passes into the result."""
-        for code in scope.origins(node.inputs[0]):
-            self.stock.use(code, Role.QUANTIZATION)
-        return {chosen.identity: chosen for chosen in scope.origins(node.inputs[1])}
 
     def _note_made(self, call: OpCall, position: int, name: str) -> None:
         """Note a weight of a product that no stored tensor is part of: the graph makes it."""

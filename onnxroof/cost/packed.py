@@ -16,73 +16,145 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onnxroof.cost.records import GraphCost
-    from onnxroof.graph.types import Constant, Node
+    from onnxroof.graph.types import Constant, Graph, Node
     from onnxroof.ops.call import OpCall
 
-BITWISE = frozenset({"BitShift", "BitwiseAnd"})
+    Group = tuple[Constant, ...]
+
+BITWISE = frozenset({"BitShift", "BitwiseAnd", "Mod"})
 """Operators that take packed values apart."""
 
 _CASTS = frozenset({"Cast", "CastLike"})
-_BEFORE = _CASTS | {"Div", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
-_BEHIND = _CASTS | BITWISE | {"Add", "BitwiseOr", "Concat", "Div", "Gather", "Mod", "Slice", "Sub"}
+_BEFORE = _CASTS | {
+    "Concat", "Div", "Expand", "Gather", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze",
+}  # fmt: skip
+_ASSEMBLING = frozenset({"Concat", "Gather", "ScatterND", "Slice", "Split", "Where"})
+_ARITHMETIC = BITWISE | {"Add", "BitwiseOr", "BitwiseXor", "Div", "Mul", "Sub"}
+_MERGING = frozenset({"Add", "BitwiseOr", "BitwiseXor"})
+
+_MOST_JOINED = 64
+"""Stored tensors that are followed as one."""
+
+_NARROW_BITS = 8
+"""Of an element that is hardly ever a position."""
+
+_FROM = {"ScatterND": 2, "Where": 1}
+"""Position of what the result holds, where it is not the first input."""
 
 
 class Packed:
-    """Which integers are taken from stored tensors that hold several values in each of their own.
+    """Which tensors are taken from stored integers that hold several values in each of their own.
 
     Attributes:
-        origin: Name of such integers → the stored tensor.
+        origin: Name of such a tensor → the stored ones, joined to one before they are taken apart.
 
     Args:
         values: Where to note how many values a stored tensor holds, by identity.
     """
 
     def __init__(self, values: dict[object, int]) -> None:
-        self.origin: dict[str, Constant] = {}
+        self.origin: dict[str, Group] = {}
         self._values = values
-        self._makers: tuple[object, dict[str, Node]] = (None, {})
+        self._parts: set[str] = set()
+        self._sources: dict[int, dict[str, Group]] = {}
+        self._groups: dict[tuple[object, ...], Group] = {}
 
     def find(self, node: Node, call: OpCall, scope: GraphCost) -> None:
-        """Note which stored tensor a folded bit operation takes values from."""
-        name, origin = node.inputs[taken_at(call)], self.origin
-        graph = scope.shaped.graph
-        if self._makers[0] is not graph:
-            self._makers = graph, {made: maker for maker in graph.nodes for made in maker.outputs}
-        passed = [name]
-        while name not in origin and not scope.origins(name):
-            maker = self._makers[1].get(name)
-            if maker is None or not maker.inputs or maker.kind not in _BEFORE:
-                return
-            name = maker.inputs[0]
-            passed.append(name)
-        constant = origin.get(name) or scope.origins(name)[0]
-        if constant.shape and constant.dtype.is_integer:
-            origin.update(dict.fromkeys(passed, constant))
-            scope.roots.update(dict.fromkeys(passed, (constant,)))
-            self._values.setdefault(constant.identity, math.prod(constant.shape))
+        """Note which stored tensors a folded bit operation takes values from."""
+        name = node.inputs[taken_at(call)]
+        if name in self.origin:
+            return
+        found = self._joined(name, scope)
+        if found and all(_may_be_packed(constant, node.kind) for constant in found):
+            self.origin[name] = found
+            scope.roots[name] = found
+            for constant in found:
+                self._values.setdefault(constant.identity, math.prod(constant.shape))
 
-    def follow(self, node: Node, call: OpCall) -> bool:
-        """Whether what a folded node makes are integers taken from a packed tensor, too."""
-        if not (call.only_moves or node.kind in _BEHIND):
+    def _joined(self, name: str, scope: GraphCost) -> Group:
+        """The stored tensors that a tensor is made of by what leaves values packed; one record."""
+        graph = scope.shaped.graph
+        sources = self._sources.get(id(graph))
+        if sources is None:
+            sources = self._sources[id(graph)] = _sources(graph, scope)
+        found = sources.get(name) or scope.origins(name)
+        return self._groups.setdefault(tuple([item.identity for item in found]), found)
+
+    def follow(self, node: Node, call: OpCall, scope: GraphCost) -> bool:
+        """Whether what a folded node makes is taken from packed tensors, too."""
+        kind, names = node.kind, node.inputs
+        moves = call.only_moves or kind in _CASTS or kind in _ASSEMBLING
+        at = _FROM.get(kind, 0) if kind not in BITWISE else taken_at(call)
+        if kind == "Concat":
+            at = next((place for place, name in enumerate(names) if name in self.origin), 0)
+        group = self.origin.get(names[at]) if at < len(names) else None
+        made = call.outputs[0] if call.outputs else None
+        if group is None or made is None or made.dtype is None:
             return False
-        at = taken_at(call) if node.kind in BITWISE else 0
-        constant, made = self.origin.get(node.inputs[at]), call.outputs[0] if call.outputs else None
-        if constant is None or made is None or made.dtype is None or made.dtype.is_float:
+        if not moves and (kind not in _ARITHMETIC or made.dtype.is_float):
             return False
-        values = upper(made.elements)
-        if node.kind == "Concat":
-            parts = enumerate(node.inputs)
+        self.origin.update({name: group for name in node.outputs if name})
+        if kind == "Concat":
             values = sum(
-                [elements_at(call, at) for at, name in parts if self.origin.get(name) is constant]
+                elements_at(call, position)
+                for position, name in enumerate(names)
+                if (self.origin.get(name) or self._joined(name, scope)) is group
             )
-        self.origin[node.outputs[0]] = constant
-        self._values[constant.identity] = values
+        else:
+            values = upper(made.elements)
+            if names[at] in self._parts or (moves and values < elements_at(call, at)):
+                self._parts.update(node.outputs)
+                return True
+        self._note(group, values)
+        if kind in _MERGING:
+            self._merge(names, group, values, call)
         return True
+
+    def _note(self, group: Group, values: int) -> None:
+        """The values of stored tensors together; each has its part of them."""
+        stored = [math.prod(constant.shape) for constant in group]
+        for constant, elements in zip(group, stored, strict=True):
+            self._values[constant.identity] = -(-values * elements // max(sum(stored), 1))
+
+    def _merge(self, names: tuple[str, ...], group: Group, values: int, call: OpCall) -> None:
+        """Of two tensors that hold some bits of the same values only one counts them."""
+        for position, name in enumerate(names):
+            other = self.origin.get(name, group)
+            if other is not group and elements_at(call, position) == values:
+                self._note(other, 0)
 
     def forget(self, names: Iterable[str]) -> None:
         """Tensors of these names are others now."""
         for name in names:
             self.origin.pop(name, None)
+        self._parts.difference_update(names)
+
+
+def _may_be_packed(constant: Constant, kind: str) -> bool:
+    """Bits of a row of numbers, or their remainders, are a pattern and not values packed in it."""
+    is_row = sum(dimension > 1 for dimension in constant.shape) < 2
+    dtype = constant.dtype
+    is_narrow = dtype.bits is not None and dtype.bits <= _NARROW_BITS
+    return (
+        dtype.is_integer
+        and bool(constant.shape)
+        and not (is_row and (kind == "Mod" or not is_narrow))
+    )
+
+
+def _sources(graph: Graph, scope: GraphCost) -> dict[str, Group]:
+    """Tensors that nodes make of stored ones before they are taken apart → the stored ones."""
+    sources: dict[str, Group] = {}
+    for node in graph.nodes:
+        if node.kind not in _BEFORE or not node.outputs:
+            continue
+        found: dict[object, Constant] = {}
+        for name in node.inputs if node.kind == "Concat" else node.inputs[:1]:
+            found.update({item.identity: item for item in sources.get(name) or scope.origins(name)})
+        if 0 < len(found) <= _MOST_JOINED:
+            sources[node.outputs[0]] = tuple(found.values())
+    return sources
 
 
 def taken_at(call: OpCall) -> int:

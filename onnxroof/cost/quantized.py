@@ -37,10 +37,13 @@ _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
 _CASTS = frozenset({"Cast", "CastLike"})
 _UNPACKING = _CASTS | {"Gather"}
-SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC}
+SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC, "GatherElements"}
 """Operators that make a quantized tensor of one that is not known to be."""
 
 _MEETING = _SCALING | _SHIFTING
+_CODED = frozenset({"Gather", "GatherElements"})
+"""Operators that may look weights up in a code book."""
+
 _TAKING = frozenset({"Slice", "Split"})
 _CARRYING = _TAKING | {"Clip", "Expand", "Gather", "MaxPool", "Pad", "Relu"}
 _OPERANDS = 2
@@ -60,8 +63,9 @@ class Quantized:
 
     `stored`: floating-point tensors that hold dequantized values → the type these are stored in;
     `steps`: tensors that count in steps of a quantization → how many scales they still lack, one
-    for each operand of an integer product; `scales`: tensors that are scales which a run finds →
-    how many they are the product of.
+    for each operand of an integer product, 0 for a weight that is scaled before its product;
+    `scales`: tensors that are scales which a run finds → how many they are the product of;
+    `coded`: identities of stored tensors whose values a table gives → whether it is the table.
 
     Args:
         unpacked: Where to note how many values a stored tensor holds that is packed, by identity.
@@ -72,6 +76,8 @@ class Quantized:
         self.stored: dict[str, DType] = {}
         self.steps: dict[str, int] = {}
         self.scales: dict[str, int] = {}
+        self.coded: dict[object, bool] = {}
+        self._decoded: Node | None = None
         self._packed = Packed(unpacked)
         self._given: frozenset[str] = frozenset()
         self._in_body: tuple[OpCall | None, frozenset[int]] = (None, frozenset())
@@ -107,6 +113,8 @@ class Quantized:
 
     def role_at(self, node: Node, call: OpCall, position: int, constant: Constant) -> Role | None:
         """What a constant is that meets a quantized tensor; None: it is what the reader says."""
+        if constant.identity in self.coded and not call.folded:
+            return self._role_of_coded(call, constant)
         if call.bodies:
             if self._in_body[0] is not call:
                 self._in_body = call, _scales_in_body(call)
@@ -117,6 +125,13 @@ class Quantized:
             return self._role_beside(node, call, position, constant)
         return None
 
+    def _role_of_coded(self, call: OpCall, constant: Constant) -> Role | None:
+        """What is decoded is the weight of a product, or else a table that indices choose from."""
+        is_weight = call.operator is None or not call.operator.pointwise
+        if self.coded[constant.identity]:
+            return Role.QUANTIZATION if is_weight else Role.WEIGHT
+        return None if is_weight else Role.CONTROL
+
     def _role_beside(
         self, node: Node, call: OpCall, position: int, constant: Constant
     ) -> Role | None:
@@ -124,12 +139,13 @@ class Quantized:
         other = node.inputs[1 - position]
         if node.kind in _SCALING and other in self.scales:
             return Role.QUANTIZATION if self.scales[other] < _OPERANDS else None
-        if other not in self.steps or (node.kind == "Sub" and position == 0):
+        lacking = self.steps.get(other)
+        if lacking is None or not (lacking or call.folded) or (node.kind, position) == ("Sub", 0):
             return None
         if call.folded:  # with as many elements as the weight it is no scale of it, but a mask
             is_scale = math.prod(constant.shape) < elements_at(call, 1 - position)
         elif node.kind == "Add":
-            is_offset = not constant.dtype.is_float and self.steps[other] < _OPERANDS  # of an index
+            is_offset = not constant.dtype.is_float and lacking < _OPERANDS  # of an index
             return Role.WEIGHT if constant.shape and not is_offset else None
         else:
             is_scale = True
@@ -140,11 +156,14 @@ class Quantized:
         if not node.inputs or not node.outputs:
             return
         self._forget(node.outputs)
-        if call.folded and self._packed.origin and self._packed.follow(node, call):
+        is_packed = bool(call.folded and self._packed.origin) and self._packed.follow(
+            node, call, scope
+        )
+        if is_packed:
+            self.steps.update(dict.fromkeys(node.outputs, 1))
+        elif node is self._decoded:
             self.steps[node.outputs[0]] = 1
-        if (begins_quantized(call) and _is_quantized_in_file(node, call, scope)) or (
-            is_code_book(node, call, scope)
-        ):
+        elif begins_quantized(call) and _is_quantized_in_file(node, call, scope):
             self._begin(node, call)
         else:
             self._carry(node, call)
@@ -174,6 +193,34 @@ class Quantized:
             self._packed.find(node, call, scope)
             self.is_empty = self.is_empty and not self._packed.origin
 
+    def read_code_book(
+        self, node: Node, call: OpCall, scope: GraphCost
+    ) -> dict[object, Constant] | None:
+        """What passes into a weight that is looked up in a code book; None where none is.
+
+        A few bits choose each code; the codes lie in one row for all, or (GatherElements) in rows
+        along the axis. Whether they are one is known once the result is read.
+        """
+        if node.kind not in _CODED or len(node.inputs) < _OPERANDS:
+            return None
+        codes, name = call.inputs[0], node.inputs[1]
+        if codes is None or not codes.shape or elements_at(call, 0) >= elements_at(call, 1):
+            return None
+        axis = call.attributes.get("axis", 0)
+        rank = len(codes.shape)
+        is_row = rank == 1 or node.kind == "GatherElements"
+        if not is_row or not isinstance(axis, int) or not -rank <= axis < rank:
+            return None
+        chosen = scope.origins(name)
+        is_narrow = name in self._packed.origin or any(map(_is_narrow_integer, chosen))
+        if upper(codes.shape[axis]) > _MOST_CODES or not is_narrow:
+            return None
+        self.coded.update({item.identity: False for item in chosen})
+        self.coded.update({item.identity: True for item in scope.origins(node.inputs[0])})
+        self._decoded = node
+        self.is_empty = False
+        return {item.identity: item for item in (*scope.origins(node.inputs[0]), *chosen)}
+
     def _begin(self, node: Node, call: OpCall) -> None:
         """What a source makes."""
         outputs = node.outputs
@@ -196,7 +243,7 @@ class Quantized:
             self._join(names, made, call)
         elif kind in _FLOAT_PRODUCTS:
             for at, name in enumerate(names):
-                if name in steps and _is_constant(call, at) and (at < 2 or kind == "Einsum"):
+                if steps.get(name) and _is_constant(call, at) and (at < 2 or kind == "Einsum"):
                     steps[made] = steps[name]
         elif call.only_moves or kind in _TAKING:
             self._move(names[0], node.outputs)
@@ -213,6 +260,7 @@ class Quantized:
         if len(lacking) == len(names) or (
             call.kind in _SHIFTING
             and all(name in self.steps or _is_constant(call, at) for at, name in enumerate(names))
+            and not (call.folded and elements_at(call, 0) == elements_at(call, 1))
         ):
             self.steps[made] = max(lacking)
 
@@ -231,11 +279,13 @@ class Quantized:
             others = [name for name in names if name in self.scales]
             if others:
                 lacking -= sum(self.scales[name] for name in others)
+            elif call.folded:
+                lacking = 0
             elif lacking < _OPERANDS or any(_is_constant(call, at) for at in range(len(names))):
                 return  # a run's factor is the scale of a run's operand, a constant the whole scale
             else:
                 lacking -= 1
-            if len(counted) == 1 and lacking > 0:
+            if len(counted) == 1 and (lacking > 0 or call.folded):
                 self.steps[made] = lacking
             return
         known = [name for name in names if name in self.scales]
@@ -297,19 +347,7 @@ def begins_quantized(call: OpCall) -> bool:
         if info is None or not info.constant or info.dtype is DType.BOOL:
             return False
         return 0 < _bits(info.dtype) <= _MOST_BITS and (kind == "Gather" or _may_hold_steps(call))
-    return kind in SOURCES
-
-
-def is_code_book(node: Node, call: OpCall, scope: GraphCost) -> bool:
-    """Whether a folded Gather decodes a weight, of which at most eight bits choose each code."""
-    if node.kind != "Gather" or not call.folded or len(node.inputs) < _OPERANDS:
-        return False
-    codes, chosen = call.inputs[0], scope.origins(node.inputs[1])
-    return (
-        codes is not None and codes.shape is not None and len(codes.shape) == 1
-        and upper(codes.elements) <= _MOST_CODES and upper(codes.elements) < elements_at(call, 1)
-        and any(0 < _bits(constant.dtype) <= _MOST_BITS for constant in chosen)
-    )  # fmt: skip
+    return kind in SOURCES and kind not in _CODED
 
 
 def _is_narrow_integer(constant: Constant) -> bool:

@@ -235,7 +235,8 @@ class Stock:
 
     def elements(self, constant: Constant) -> int:
         """Values it holds."""
-        return self.unpacked.get(constant.identity) or math.prod(constant.shape)
+        values = self.unpacked.get(constant.identity)
+        return math.prod(constant.shape) if values is None else values
 
     def weights(self) -> tuple[Weight, ...]:
         """All, with their roles: a weight's elements are parameters."""

@@ -323,3 +323,48 @@ def test_a_packed_table_has_as_many_values_in_either_order_of_its_readers(
         tensor("rows", [8, 16], np.int64),
     )
     assert onnxroof.analyze(proto).totals.parameters == 8 * 20
+
+
+@pytest.mark.parametrize("precision", ["", "fp16", "int8", "fp8"])
+def test_a_sum_of_two_packed_weights_counts_both(precision: str) -> None:
+    # two times 64·64 bytes of two values, each scaled: 16,384 parameters, 2·64 scales
+    second = NIBBLES.replace("high", "up").replace("low", "down").replace("q", "r")
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{ {NIBBLES} {second}
+        w = Concat <axis = 0> (high, low) v = Concat <axis = 0> (up, down)
+        f = Cast <to = 1> (w) g = Cast <to = 1> (v) h = Mul(f, s) i = Mul(g, t) b = Add(h, i)
+        y = MatMul(a, b) }}""",
+        *BYTES, zeros("r", K // 2, N, dtype=np.uint8), zeros("s", N), zeros("t", N),
+    )  # fmt: skip
+    kept = {"q": "weight", "r": "weight", "s": "quantization", "t": "quantization"}
+    assert roles(proto) == kept
+    assert onnxroof.analyze(proto, precision=precision).totals.parameters == 2 * 128 * 64
+
+
+@pytest.mark.parametrize("container", [np.uint8, np.int32])
+@pytest.mark.parametrize("is_mask_first", [True, False])
+def test_the_order_in_which_halves_are_taken_does_not_matter(
+    container: type, is_mask_first: bool
+) -> None:
+    # 64·64 integers of two values, the upper by a division, the lower by a mask
+    upper, lower = "high = Div(q, sixteen)", "low = BitwiseAnd(q, mask)"
+    nodes = f"{lower} {upper}" if is_mask_first else f"{upper} {lower}"
+    proto = with_tensors(
+        f"""agraph (float[2,{K}] a) => (float[2,{N}] y) {{ {nodes}
+        w = Concat <axis = 0> (high, low) f = Cast <to = 1> (w) g = Mul(f, s)
+        y = MatMul(a, g) }}""",
+        zeros("q", K // 2, N, dtype=container), zeros("s", N),
+        tensor("sixteen", 16, container), tensor("mask", 15, container),
+    )  # fmt: skip
+    assert roles(proto) == {"q": "weight", "s": "quantization"}
+    assert onnxroof.analyze(proto).totals.parameters == 128 * 64
+
+
+def test_packed_integers_of_unknown_shape_are_no_traceback() -> None:
+    # the row count of q is not known before the run: the bits of it are not either
+    proto = with_tensors(
+        """agraph (float[2,8] a, int64[1] n) => (float y) {
+        r = Reshape(q, n) v = BitwiseAnd(r, fifteen) f = Cast <to = 1> (v) y = Mul(f, a) }""",
+        zeros("q", 4, 4, dtype=np.uint8), tensor("fifteen", 15, np.uint8),
+    )  # fmt: skip
+    assert onnxroof.analyze(proto).totals.parameters == 16

@@ -563,3 +563,46 @@ def test_an_if_of_constants_alone_is_folded_and_read_as_one() -> None:
         found = onnxroof.analyze(proto, "v100", runtime=runtime)
         assert found.totals.parameters == 8
     assert costs(proto).nodes[0].status.value == "folded"
+
+
+def test_the_index_of_a_folded_lookup_is_no_parameter_in_bytes_either() -> None:
+    # 31 rows of 4 biases chosen by 16 stored bytes
+    text = """agraph (float[16,4] x) => (float[16,4] y) {
+        c = Cast <to = 7> (i) t = Gather(r, c) y = Add(x, t) }"""
+    tensors = zeros("r", 31, 4), zeros("i", 16, dtype=np.uint8)
+    assert roles(text, *tensors) == {"r": "weight", "i": "control"}
+
+
+def test_a_mask_of_bytes_that_a_where_reads_is_no_parameter() -> None:
+    text = """agraph (float[2,8] x) => (float[2,8] y) {
+        c = Cast <to = 9> (m) y = Where(c, x, low) }"""
+    assert roles(text, zeros("m", 2, 8, dtype=np.uint8), zeros("low"))["m"] == "control"
+
+
+def test_a_scale_that_a_run_gives_to_quantize_linear_leaves_other_factors_trained() -> None:
+    # no integer product: g's 4 numbers are a gain beside the scale of 8 bits
+    text = """agraph (float[2,4] x) => (float[2,4] y) {
+        n = ReduceMax <keepdims = 0> (x) s = Sigmoid(n) t = Mul(s, g) q = QuantizeLinear(x, s)
+        d = DequantizeLinear(q, s) y = Mul(d, t) }"""
+    assert roles(text, zeros("g", 4)) == {"g": "weight"}
+
+
+@pytest.mark.parametrize(
+    "branch",
+    ["o = DequantizeLinear(w, s)", "f = Cast <to = 1> (w) o = Mul(f, s)"],
+)
+def test_an_if_whose_branch_is_known_gives_out_what_it_holds(branch: str) -> None:
+    # 8·4 weights and one scale, in a branch that is taken, as without the If
+    taken = branch.replace("f =", "l =").replace("(f,", "(l,").replace("o =", "e =")
+    body = f"""If (k) <then_branch = a () => (float[8,4] o) {{ {branch} }},
+        else_branch = b () => (float[8,4] e) {{ {taken} }}>"""
+    within = model(
+        f"""agraph (float[2,8] x) => (float[2,4] y) <bool k = {{1}}> {{
+        v = {body} y = MatMul(x, v) }}"""
+    )
+    without = model(f"agraph (float[2,8] x) => (float[2,4] y) {{ {branch} y = MatMul(x, o) }}")
+    for proto in (within, without):
+        proto.graph.initializer.extend([W, zeros("s")])
+    found, expected = (onnxroof.analyze(proto).totals for proto in (within, without))
+    assert found.parameters == expected.parameters == 32
+    assert found.traffic_bytes == expected.traffic_bytes

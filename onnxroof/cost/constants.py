@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxroof.cost.records import Role
+from onnxroof.graph.types import DType
 
 if TYPE_CHECKING:
-    from onnxroof.graph.types import Constant, DType
+    from onnxroof.graph.types import Constant
     from onnxroof.ops.call import OpCall
     from onnxroof.ops.registry import Operator
 
@@ -34,11 +35,11 @@ def role_at(
     reads. So is an initial state that a Constant node holds: the zeros of the model's code.
     """
     operator = call.operator
-    may_be_weight = is_weight_type(constant.dtype) or (is_packed and _takes_values(call, position))
+    may_be_weight = is_weight_type(constant.dtype) or (is_packed and _takes_values(call))
     if operator is not None:
         if position in operator.quantization:
             return Role.QUANTIZATION
-        if position in operator.control:
+        if position in operator.control or _steers(call, position):
             return Role.CONTROL
         passes = call.folded and not position and call.kind in _RETYPING
         if position in operator.integer_weights and not (passes and may_be_weight):
@@ -51,10 +52,15 @@ def role_at(
     return None if call.folded else Role.WEIGHT
 
 
-def _takes_values(call: OpCall, position: int) -> bool:
-    """Whether numbers at an input may be weights: they are no indices, and no pattern in a run."""
-    if position and call.kind in _LOOKUPS:
-        return False
+def _steers(call: OpCall, position: int) -> bool:
+    """Whether an input is an index or a condition, whatever it was stored as."""
+    info = call.inputs[position]
+    is_condition = info is not None and info.dtype is DType.BOOL
+    return is_condition or (position > 0 and call.kind in _LOOKUPS)
+
+
+def _takes_values(call: OpCall) -> bool:
+    """Whether numbers wider than weights may be some; not in arithmetic on what a run computes."""
     return call.folded or call.operator is None or not call.operator.pointwise
 
 

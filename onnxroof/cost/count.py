@@ -81,7 +81,7 @@ class _Counter:
             cost = call.cost = _call_cost(node, call)
         if cost.status is _FOLDED_STATUS:
             if held:  # what it makes comes from the constants that pass through it
-                made = tuple(held.values())
+                made = self._bounded(tuple(held.values()))
                 scope.roots.update((name, made) for name in node.outputs if name)
             return NodeCost(node, call, cost)
         if quantized.stored:
@@ -138,6 +138,17 @@ class _Counter:
         if is_stored:
             call.roles[position, item.origin] = role
         return role
+
+    def _bounded(self, roots: tuple[Constant, ...]) -> tuple[Constant, ...]:
+        """Of many constants that pass into one result, what is decided later: only the last.
+
+        The others are weights, whoever reads the result: else long chains take quadratic time.
+        """
+        if len(roots) <= _MOST_ROOTS:
+            return roots
+        for constant in roots[:-1]:
+            self.stock.use(constant, _WEIGHT if is_weight_type(constant.dtype) else Role.CONTROL)
+        return roots[-1:]
 
     def _note_made(self, call: OpCall, position: int, name: str) -> None:
         """Note a weight of a product that no stored tensor is part of: the graph makes it."""
@@ -214,7 +225,12 @@ class _Counter:
             "a node of its body is unknown" if status is Status.UNKNOWN else note,
         )  # fmt: skip
         if status is _FOLDED_STATUS:
-            scope.roots.update(_made_in(bodies, node.outputs))
+            made = _made_in(bodies, node.outputs)
+            scope.roots.update({name: self._bounded(roots) for name, roots in made.items()})
+        if node.kind == "If" and not self.quantized.is_empty:
+            branches = [body.cost.shaped.graph.outputs for body in bodies]
+            for name, *results in zip(node.outputs, *branches, strict=False):
+                self.quantized.hand_out(name, results)
         return NodeCost(node, call, cost, *self._size(weights), bodies)
 
 
@@ -240,6 +256,9 @@ def _made_in(
 
 
 _NOTHING: Mapping[object, Constant] = {}
+
+_MOST_ROOTS = 256
+"""Stored tensors in one folded result that are followed to its reader."""
 
 _FOLDED_STATUS, _WEIGHT, _UNREAD = Status.FOLDED, Role.WEIGHT, Role.UNUSED
 """Looked up once: as members of their enumerations they take ten times as long."""

@@ -11,13 +11,14 @@ import math
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
+from onnxroof.graph.types import DType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onnxroof.cost.records import GraphCost
     from onnxroof.graph.types import Constant, Graph, Node
-    from onnxroof.ops.call import OpCall
+    from onnxroof.ops.call import OpCall, TensorInfo
 
     Group = tuple[Constant, ...]
 
@@ -39,6 +40,10 @@ _MOST_JOINED = 64
 _NARROW_BITS = 8
 """Of an element that is hardly ever a position."""
 
+_JOINING = frozenset({"Concat", "ScatterND"})
+_FLOATS = frozenset(dtype.code for dtype in DType if dtype.is_float)
+"""What the attribute of a Cast says, whatever precision is asked for."""
+
 _FROM = {"ScatterND": 2, "Where": 1}
 """Position of what the result holds, where it is not the first input."""
 
@@ -57,8 +62,13 @@ class Packed:
         self.origin: dict[str, Group] = {}
         self._values = values
         self._parts: set[str] = set()
+        self._floats: set[str] = set()
         self._sources: dict[int, dict[str, Group]] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
+
+    def holds(self, name: str) -> bool:
+        """Whether a tensor holds values of a packed one, still as integers."""
+        return name in self.origin and name not in self._floats
 
     def find(self, node: Node, call: OpCall, scope: GraphCost) -> None:
         """Note which stored tensors a folded bit operation takes values from."""
@@ -84,32 +94,47 @@ class Packed:
     def follow(self, node: Node, call: OpCall, scope: GraphCost) -> bool:
         """Whether what a folded node makes is taken from packed tensors, too."""
         kind, names = node.kind, node.inputs
-        moves = call.only_moves or kind in _CASTS or kind in _ASSEMBLING
-        at = _FROM.get(kind, 0) if kind not in BITWISE else taken_at(call)
-        if kind == "Concat":
-            at = next((place for place, name in enumerate(names) if name in self.origin), 0)
+        at = self._taken_from(node, call)
         group = self.origin.get(names[at]) if at < len(names) else None
         made = call.outputs[0] if call.outputs else None
-        if group is None or made is None or made.dtype is None:
-            return False
-        if not moves and (kind not in _ARITHMETIC or made.dtype.is_float):
+        if group is None or not elements_of(made) or not self._is_followed(node, call, names[at]):
             return False
         self.origin.update({name: group for name in node.outputs if name})
+        before, values = elements_at(call, at), elements_of(made)
         if kind == "Concat":
             values = sum(
                 elements_at(call, position)
                 for position, name in enumerate(names)
                 if (self.origin.get(name) or self._joined(name, scope)) is group
             )
-        else:
-            values = upper(made.elements)
-            if names[at] in self._parts or (moves and values < elements_at(call, at)):
-                self._parts.update(node.outputs)
-                return True
-        self._note(group, values)
-        if kind in _MERGING:
+        elif names[at] in self._parts or (values < before and kind not in _ARITHMETIC):
+            self._parts.update(node.outputs)
+            return True
+        if kind in BITWISE or kind in _JOINING:
+            self._note(group, values)
+        elif kind in _MERGING:
             self._merge(names, group, values, call)
         return True
+
+    def _taken_from(self, node: Node, call: OpCall) -> int:
+        """Position of the input whose values the result holds."""
+        if node.kind in BITWISE:
+            return taken_at(call)
+        if node.kind == "Concat":
+            names = enumerate(node.inputs)
+            return next((at for at, name in names if name in self.origin), 0)
+        return _FROM.get(node.kind, 0)
+
+    def _is_followed(self, node: Node, call: OpCall, name: str) -> bool:
+        """Whether a node keeps the values apart: it moves, joins or casts them or works on bits."""
+        kind = node.kind
+        if kind in _CASTS or call.only_moves or kind in _ASSEMBLING:
+            to = call.attributes.get("to")
+            is_cast = isinstance(to, int) and to in _FLOATS
+            if is_cast or name in self._floats:
+                self._floats.update(node.outputs)
+            return True
+        return kind in _ARITHMETIC and name not in self._floats
 
     def _note(self, group: Group, values: int) -> None:
         """The values of stored tensors together; each has its part of them."""
@@ -129,6 +154,7 @@ class Packed:
         for name in names:
             self.origin.pop(name, None)
         self._parts.difference_update(names)
+        self._floats.difference_update(names)
 
 
 def _may_be_packed(constant: Constant, kind: str) -> bool:
@@ -164,5 +190,9 @@ def taken_at(call: OpCall) -> int:
 
 def elements_at(call: OpCall, position: int) -> int:
     """Elements of an input, at most; 0 where that is not known."""
-    info = call.inputs[position]
+    return elements_of(call.inputs[position])
+
+
+def elements_of(info: TensorInfo | None) -> int:
+    """Elements of a tensor, at most; 0 where that is not known."""
     return 0 if info is None or info.shape is None else upper(info.elements)

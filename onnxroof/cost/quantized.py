@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
-from onnxroof.cost.packed import BITWISE, Packed, elements_at, taken_at
+from onnxroof.cost.packed import BITWISE, Packed, elements_at, elements_of, taken_at
 from onnxroof.cost.records import Role
 from onnxroof.graph.types import DType
 
@@ -79,37 +79,47 @@ class Quantized:
         self.coded: dict[object, bool] = {}
         self._decoded: Node | None = None
         self._packed = Packed(unpacked)
+        self._unpacked = unpacked
         self._given: frozenset[str] = frozenset()
         self._in_body: tuple[OpCall | None, frozenset[int]] = (None, frozenset())
 
     def enter(self, shaped: ShapedGraph) -> frozenset[str]:
         """Begin a graph; returns what `leave` needs at its end.
 
-        Its names may be those of other tensors in other graphs. What QuantizeLinear is given as a
-        scale is one for nodes that come before it, too.
+        Its names may be those of other tensors in other graphs. Where integers are multiplied, what
+        QuantizeLinear is given as a scale is one, for nodes that come before it, too.
         """
         outer, graph = self._given, shaped.graph
-        given = frozenset(
-            [
+        if not self.is_empty:
+            self._forget([item.name for item in graph.inputs] + list(graph.constants))
+        given: list[str] = []
+        if any(node.kind in _INTEGER_PRODUCTS for node in graph.nodes):
+            calls = zip(graph.nodes, shaped.calls, strict=True)
+            given = [
                 node.inputs[1]
-                for node, call in zip(graph.nodes, shaped.calls, strict=True)
+                for node, call in calls
                 if node.kind == _QUANTIZE and 1 in call.activations
             ]
-        )
-        if outer or not self.is_empty:
-            own = [item.name for item in graph.inputs] + list(graph.constants)
-            self._forget(own)
-            given |= outer.difference(own, *[node.outputs for node in graph.nodes])
         self.scales.update(dict.fromkeys(given, 1))
-        self.leave(given)
+        self.leave(frozenset(given))
         return outer
 
     def leave(self, outer: frozenset[str]) -> None:
         """End a graph that was begun with `enter`."""
         self._given = outer
         self.is_empty = not (
-            self.stored or self.steps or self.scales or outer or self._packed.origin
+            self.stored or self.steps or self.scales or outer or self.coded or self._packed.origin
         )
+
+    def hand_out(self, made: str, results: Sequence[str]) -> None:
+        """A result of an If is what the results of all branches are, if they agree."""
+        stored = {self.stored.get(name) for name in results}
+        steps = {self.steps.get(name) for name in results}
+        if len(stored) == 1 and None not in stored:
+            self.stored[made] = self.stored[results[0]]
+        if len(steps) == 1 and None not in steps:
+            self.steps[made] = self.steps[results[0]]
+        self.leave(self._given)
 
     def role_at(self, node: Node, call: OpCall, position: int, constant: Constant) -> Role | None:
         """What a constant is that meets a quantized tensor; None: it is what the reader says."""
@@ -143,7 +153,10 @@ class Quantized:
         if lacking is None or not (lacking or call.folded) or (node.kind, position) == ("Sub", 0):
             return None
         if call.folded:  # with as many elements as the weight it is no scale of it, but a mask
-            is_scale = math.prod(constant.shape) < elements_at(call, 1 - position)
+            if node.kind in _SCALING and not constant.dtype.is_float and self._packed.holds(other):
+                return Role.CONTROL  # a shift, written as a product
+            stored = self._unpacked.get(constant.identity) or math.prod(constant.shape)
+            is_scale = stored < elements_at(call, 1 - position)
         elif node.kind == "Add":
             is_offset = not constant.dtype.is_float and lacking < _OPERANDS  # of an index
             return Role.WEIGHT if constant.shape and not is_offset else None
@@ -186,9 +199,12 @@ class Quantized:
         Weights of at most eight bits from which a zero point is subtracted, or a stored tensor from
         which a bit operation takes values.
         """
-        if node.kind == "Sub" and any(map(_is_narrow_integer, scope.origins(node.inputs[0]))):
-            self.steps.setdefault(node.inputs[0], 1)
-            self.is_empty = False
+        if node.kind == "Sub":
+            made = call.outputs[0] if call.outputs else None
+            is_whole = elements_at(call, 0) == elements_of(made)
+            if is_whole and any(map(_is_narrow_integer, scope.origins(node.inputs[0]))):
+                self.steps.setdefault(node.inputs[0], 1)
+                self.is_empty = False
         elif node.kind in BITWISE:
             self._packed.find(node, call, scope)
             self.is_empty = self.is_empty and not self._packed.origin
@@ -204,7 +220,7 @@ class Quantized:
         if node.kind not in _CODED or len(node.inputs) < _OPERANDS:
             return None
         codes, name = call.inputs[0], node.inputs[1]
-        if codes is None or not codes.shape or elements_at(call, 0) >= elements_at(call, 1):
+        if codes is None or not codes.shape:
             return None
         axis = call.attributes.get("axis", 0)
         rank = len(codes.shape)

@@ -4,7 +4,8 @@ What DequantizeLinear makes floating-point is read as it is stored. A product of
 not dequantized is in steps of quantization until something scales it; so are weights of at most
 eight bits that are only cast. A constant that scales or shifts them is a scale or a zero point, as
 it is in the operator that does all of it at once (DynamicQuantizeMatMul, DequantizeLinear).
-So are weights that lie several to an integer once bit arithmetic has taken them apart (`packed`).
+So are weights that lie several to an integer, once bit arithmetic has taken them apart (`packed`),
+and weights that a table gives.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
 _CASTS = frozenset({"Cast", "CastLike"})
 _UNPACKING = _CASTS | {"Gather"}
-SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC, "GatherElements"}
+SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC}
 """Operators that make a quantized tensor of one that is not known to be."""
 
 _MEETING = _SCALING | _SHIFTING
@@ -363,7 +364,7 @@ def begins_quantized(call: OpCall) -> bool:
         if info is None or not info.constant or info.dtype is DType.BOOL:
             return False
         return 0 < _bits(info.dtype) <= _MOST_BITS and (kind == "Gather" or _may_hold_steps(call))
-    return kind in SOURCES and kind not in _CODED
+    return kind in SOURCES
 
 
 def _is_narrow_integer(constant: Constant) -> bool:

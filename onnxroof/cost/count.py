@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from onnxroof.bounded import interval, largest, lower, smallest, upper
 from onnxroof.cost.constants import is_weight_type, role_at
-from onnxroof.cost.quantized import SOURCES, Quantized
+from onnxroof.cost.quantized import PREPARED, SOURCES, Quantized
 from onnxroof.cost.records import BodyCost, CallCost, GraphCost, NodeCost, Role, Status, Stock
 from onnxroof.ops.call import MALFORMED, Impossible, Undetermined
 
@@ -100,11 +100,10 @@ class _Counter:
         held: dict[object, Constant] = {}
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
         roles = call.roles
-        if call.folded:
-            passing = self.quantized.read_code_book(node, call, scope)
+        if call.folded and node.kind in PREPARED:
+            passing = self.quantized.prepare(node, call, scope)
             if passing is not None:
                 return passing
-            self.quantized.prepare(node, call, scope)
         unpacked = call.operator.unpacked if call.operator else None
         quantized = self.quantized if call.bodies or not self.quantized.is_empty else None
         for position in call.constants:

@@ -37,6 +37,9 @@ _MERGING = frozenset({"Add", "BitwiseOr", "BitwiseXor"})
 _MOST_JOINED = 64
 """Stored tensors that are followed as one."""
 
+_FEWEST = 2
+"""Elements that values are taken from; single ones are mostly dimensions."""
+
 _NARROW_BITS = 8
 """Of an element that is hardly ever a position."""
 
@@ -72,8 +75,9 @@ class Packed:
 
     def find(self, node: Node, call: OpCall, scope: GraphCost) -> None:
         """Note which stored tensors a folded bit operation takes values from."""
-        name = node.inputs[taken_at(call)]
-        if name in self.origin:
+        at = taken_at(call)
+        name = node.inputs[at]
+        if name in self.origin or elements_at(call, at) < _FEWEST:
             return
         found = self._joined(name, scope)
         if found and all(_may_be_packed(constant, node.kind) for constant in found):

@@ -45,6 +45,9 @@ _MEETING = _SCALING | _SHIFTING
 _CODED = frozenset({"Gather", "GatherElements"})
 """Operators that may look weights up in a code book."""
 
+PREPARED = _CODED | BITWISE | {"Sub"}
+"""Operators of folded nodes whose operands tell more than their types."""
+
 _TAKING = frozenset({"Slice", "Split"})
 _CARRYING = _TAKING | {"Clip", "Expand", "Gather", "MaxPool", "Pad", "Relu"}
 _OPERANDS = 2
@@ -52,6 +55,9 @@ _OPERANDS = 2
 
 _MOST_BITS = 8
 """Of an element of a weight that is taken for quantized when it is cast."""
+
+_FEWEST = 2
+"""Elements of a weight; a single one that is looked up is mostly a dimension."""
 
 _MOST_CODES = 256
 """In the code book of a weight whose elements are numbers of codes."""
@@ -94,7 +100,7 @@ class Quantized:
         if not self.is_empty:
             self._forget([item.name for item in graph.inputs] + list(graph.constants))
         given: list[str] = []
-        if any(node.kind in _INTEGER_PRODUCTS for node in graph.nodes):
+        if not _INTEGER_PRODUCTS.isdisjoint([node.kind for node in graph.nodes]):
             calls = zip(graph.nodes, shaped.calls, strict=True)
             given = [
                 node.inputs[1]
@@ -194,23 +200,27 @@ class Quantized:
             self.stored.pop(name, None)
             self.scales.pop(name, None)
 
-    def prepare(self, node: Node, call: OpCall, scope: GraphCost) -> None:
-        """Before a folded node's constants are read: what its first operand holds.
+    def prepare(self, node: Node, call: OpCall, scope: GraphCost) -> dict[object, Constant] | None:
+        """Before a folded node's constants are read (`PREPARED`): what its operands hold.
 
-        Weights of at most eight bits from which a zero point is subtracted, or a stored tensor from
-        which a bit operation takes values.
+        Weights of at most eight bits from which a zero point is subtracted, a stored tensor from
+        which a bit operation takes values, or the codes of a weight and which of them it has: all
+        of these pass into the result, and are returned.
         """
+        if node.kind in _CODED:
+            return self._read_code_book(node, call, scope)
         if node.kind == "Sub":
             made = call.outputs[0] if call.outputs else None
             is_whole = elements_at(call, 0) == elements_of(made)
             if is_whole and any(map(_is_narrow_integer, scope.origins(node.inputs[0]))):
                 self.steps.setdefault(node.inputs[0], 1)
                 self.is_empty = False
-        elif node.kind in BITWISE:
+        else:
             self._packed.find(node, call, scope)
             self.is_empty = self.is_empty and not self._packed.origin
+        return None
 
-    def read_code_book(
+    def _read_code_book(
         self, node: Node, call: OpCall, scope: GraphCost
     ) -> dict[object, Constant] | None:
         """What passes into a weight that is looked up in a code book; None where none is.
@@ -218,7 +228,7 @@ class Quantized:
         A few bits choose each code; the codes lie in one row for all, or (GatherElements) in rows
         along the axis. Whether they are one is known once the result is read.
         """
-        if node.kind not in _CODED or len(node.inputs) < _OPERANDS:
+        if len(node.inputs) < _OPERANDS or elements_at(call, 1) < _FEWEST:
             return None
         codes, name = call.inputs[0], node.inputs[1]
         if codes is None or not codes.shape:

@@ -606,3 +606,12 @@ def test_an_if_whose_branch_is_known_gives_out_what_it_holds(branch: str) -> Non
     found, expected = (onnxroof.analyze(proto).totals for proto in (within, without))
     assert found.parameters == expected.parameters == 32
     assert found.traffic_bytes == expected.traffic_bytes
+
+
+def test_the_bias_of_a_product_of_constants_is_a_weight() -> None:
+    # a product that is computed before the run: 2·8 and 8·4 bytes of weights, 4 biases
+    text = """agraph (float[2,4] x) => (float[2,4] y) {
+        i = MatMulInteger(c, w) f = Cast <to = 1> (i) r = Mul(f, s) p = Add(r, b) y = Add(x, p) }"""
+    tensors = zeros("c", 2, 8, dtype=np.uint8), W, zeros("s", 4), zeros("b", 4)
+    expected = {"c": "weight", "w": "weight", "s": "quantization", "b": "weight"}
+    assert roles(text, *tensors) == expected

@@ -34,6 +34,7 @@ _INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "MatMulInteger16"
 _FLOAT_PRODUCTS = frozenset({
     "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul",
 })  # fmt: skip
+_PRODUCTS = _FLOAT_PRODUCTS | _INTEGER_PRODUCTS
 _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
 _CASTS = frozenset({"Cast", "CastLike"})
@@ -85,6 +86,7 @@ class Quantized:
         self.scales: dict[str, int] = {}
         self.coded: dict[object, bool] = {}
         self._decoded: Node | None = None
+        self._weights: set[str] = set()  # in steps, and before their product
         self._packed = Packed(unpacked)
         self._unpacked = unpacked
         self._given: frozenset[str] = frozenset()
@@ -162,6 +164,8 @@ class Quantized:
         if call.folded:  # with as many elements as the weight it is no scale of it, but a mask
             if node.kind in _SCALING and not constant.dtype.is_float and self._packed.holds(other):
                 return Role.CONTROL  # a shift, written as a product
+            if node.kind == "Add" and other not in self._weights:
+                return None  # the bias of a product of constants
             stored = self._unpacked.get(constant.identity) or math.prod(constant.shape)
             is_scale = stored < elements_at(call, 1 - position)
         elif node.kind == "Add":
@@ -176,17 +180,19 @@ class Quantized:
         if not node.inputs or not node.outputs:
             return
         self._forget(node.outputs)
-        is_packed = bool(call.folded and self._packed.origin) and self._packed.follow(
-            node, call, scope
+        is_weight = node is self._decoded or (
+            call.folded and bool(self._packed.origin) and self._packed.follow(node, call, scope)
         )
-        if is_packed:
+        if is_weight:
             self.steps.update(dict.fromkeys(node.outputs, 1))
-        elif node is self._decoded:
-            self.steps[node.outputs[0]] = 1
         elif begins_quantized(call) and _is_quantized_in_file(node, call, scope):
             self._begin(node, call)
+            is_weight = node.kind in _UNPACKING
         else:
             self._carry(node, call)
+            is_weight = node.kind not in _PRODUCTS and not self._weights.isdisjoint(node.inputs)
+        if is_weight and call.folded:
+            self._weights.update(node.outputs)
         if self._given:
             self.scales.update({name: 1 for name in node.outputs if name in self._given})
         self.leave(self._given)
@@ -199,6 +205,7 @@ class Quantized:
             self.steps.pop(name, None)
             self.stored.pop(name, None)
             self.scales.pop(name, None)
+            self._weights.discard(name)
 
     def prepare(self, node: Node, call: OpCall, scope: GraphCost) -> dict[object, Constant] | None:
         """Before a folded node's constants are read (`PREPARED`): what its operands hold.
@@ -214,6 +221,7 @@ class Quantized:
             is_whole = elements_at(call, 0) == elements_of(made)
             if is_whole and any(map(_is_narrow_integer, scope.origins(node.inputs[0]))):
                 self.steps.setdefault(node.inputs[0], 1)
+                self._weights.add(node.inputs[0])
                 self.is_empty = False
         else:
             self._packed.find(node, call, scope)
@@ -306,13 +314,13 @@ class Quantized:
             others = [name for name in names if name in self.scales]
             if others:
                 lacking -= sum(self.scales[name] for name in others)
-            elif call.folded:
+            elif call.folded and counted[0] in self._weights:
                 lacking = 0
             elif lacking < _OPERANDS or any(_is_constant(call, at) for at in range(len(names))):
                 return  # a run's factor is the scale of a run's operand, a constant the whole scale
             else:
                 lacking -= 1
-            if len(counted) == 1 and (lacking > 0 or call.folded):
+            if len(counted) == 1 and (lacking > 0 or counted[0] in self._weights):
                 self.steps[made] = lacking
             return
         known = [name for name in names if name in self.scales]

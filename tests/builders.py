@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx.parser
+from onnx import numpy_helper
 
 from onnxroof.bindings import Bindings
 from onnxroof.cost import GraphCost, NodeCost, count_costs
@@ -22,6 +24,18 @@ def model(
     imports = {"": opset, **(opsets or {})}
     listed = ", ".join(f'"{domain}" : {version}' for domain, version in imports.items())
     return onnx.parser.parse_model(f"<ir_version: {ir}, opset_import: [{listed}]>\n{body}")
+
+
+def zeros(name: str, *shape: int, dtype: type = np.float32) -> onnx.TensorProto:
+    """A stored tensor of this shape."""
+    return numpy_helper.from_array(np.zeros(shape, dtype), name)
+
+
+def with_tensors(text: str, *tensors: onnx.TensorProto) -> onnx.ModelProto:
+    """A model from the text of its graph and stored tensors; contrib operators may be in it."""
+    proto = model(text, opsets={"com.microsoft": 1})
+    proto.graph.initializer.extend(tensors)
+    return proto
 
 
 def shaped(

@@ -7,23 +7,13 @@ import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
 import onnxroof
-from tests.builders import costs, model
+from tests.builders import costs, with_tensors, zeros
 
 K, N, GROUP = 128, 64, 32
 
 
 def tensor(name: str, values: object, dtype: type) -> TensorProto:
     return numpy_helper.from_array(np.array(values, dtype), name)
-
-
-def zeros(name: str, *shape: int, dtype: type = np.float32) -> TensorProto:
-    return numpy_helper.from_array(np.zeros(shape, dtype), name)
-
-
-def with_tensors(text: str, *tensors: TensorProto) -> ModelProto:
-    proto = model(text, opsets={"com.microsoft": 1})
-    proto.graph.initializer.extend(tensors)
-    return proto
 
 
 def roles(proto: ModelProto) -> dict[str, str]:
@@ -41,18 +31,15 @@ SHAPES = (
 )
 
 EIGHT_TO_AN_INT32 = {
-    "shift": """u = Cast <to = 12> (x8) s = BitShift <direction = "RIGHT"> (u, by)
-                i = Cast <to = 6> (s) v = BitwiseAnd(i, fifteen)""",
-    "division": "s = Div(x8, by) v = BitwiseAnd(s, fifteen)",
+    "shift": """{0}_u = Cast <to = 12> ({0}_x) {0}_s = BitShift <direction = "RIGHT"> ({0}_u, {1})
+                {0}_i = Cast <to = 6> ({0}_s) {0}_v = BitwiseAnd({0}_i, fifteen)""",
+    "division": "{0}_s = Div({0}_x, {1}) {0}_v = BitwiseAnd({0}_s, fifteen)",
 }
 
 
 def unpacking(name: str, axis: str, how: str, by: str) -> str:
     """Nodes that make `name`_v, eight values of each element of `name`, with names of their own."""
-    text = EIGHT_TO_AN_INT32[how].replace("by)", f"{by})").replace("x8", "x")
-    for own in "usiv":
-        text = text.replace(f"({own}", f"({name}_{own}").replace(f"{own} =", f"{name}_{own} =")
-    return f"{name}_x = Unsqueeze({name}, {axis}) " + text.replace("(x", f"({name}_x")
+    return f"{name}_x = Unsqueeze({name}, {axis}) {EIGHT_TO_AN_INT32[how].format(name, by)}"
 
 
 @pytest.mark.parametrize("how", ["shift", "division"])

@@ -81,7 +81,7 @@ class _Counter:
             cost = call.cost = _call_cost(node, call)
         if cost.status is _FOLDED_STATUS:
             if held:  # what it makes comes from the constants that pass through it
-                made = self._bounded(tuple(held.values()))
+                made = self._followed(tuple(held.values()))
                 scope.roots.update((name, made) for name in node.outputs if name)
             return NodeCost(node, call, cost)
         if quantized.stored:
@@ -99,7 +99,7 @@ class _Counter:
         """
         held: dict[object, Constant] = {}
         inputs, stored, use = node.inputs, scope.shaped.graph.constants, self.stock.use
-        roles = call.roles
+        roles, packed = call.roles, self.stock.unpacked
         if call.folded and node.kind in PREPARED:
             passing = self.quantized.prepare(node, call, scope)
             if passing is not None:
@@ -117,11 +117,13 @@ class _Counter:
                 if quantized is not None:
                     role = quantized.role_at(node, call, position, item)
                 if role is None:
-                    role = _UNREAD
-                    if constant is not None:  # as in all nodes of this call
-                        role = roles.get((position, item.origin), _UNREAD)
+                    # for a stored tensor the same in all nodes of this call: kept with it
+                    key = (position, item.origin)
+                    role = _UNREAD if constant is None else roles.get(key, _UNREAD)
                     if role is _UNREAD:
-                        role = self._role(call, position, item, is_stored=constant is not None)
+                        role = role_at(call, position, item, is_packed=item.identity in packed)
+                        if constant is not None:
+                            roles[key] = role
                 if role is not None:
                     use(item, role)
                 if role is None or role is _WEIGHT:
@@ -130,15 +132,7 @@ class _Counter:
                         self._unpack(unpacked, call, position, item)
         return held
 
-    def _role(self, call: OpCall, position: int, item: Constant, *, is_stored: bool) -> Role | None:
-        """What the reader makes a constant; of a stored one kept with the call."""
-        is_packed = item.identity in self.stock.unpacked
-        role = role_at(call, position, item, is_packed=is_packed)
-        if is_stored:
-            call.roles[position, item.origin] = role
-        return role
-
-    def _bounded(self, roots: tuple[Constant, ...]) -> tuple[Constant, ...]:
+    def _followed(self, roots: tuple[Constant, ...]) -> tuple[Constant, ...]:
         """Of many constants that pass into one result, what is decided later: only the last.
 
         The others are weights, whoever reads the result: else long chains take quadratic time.
@@ -225,7 +219,7 @@ class _Counter:
         )  # fmt: skip
         if status is _FOLDED_STATUS:
             made = _made_in(bodies, node.outputs)
-            scope.roots.update({name: self._bounded(roots) for name, roots in made.items()})
+            scope.roots.update({name: self._followed(roots) for name, roots in made.items()})
         if node.kind == "If" and not self.quantized.is_empty:
             branches = [body.cost.shaped.graph.outputs for body in bodies]
             for name, *results in zip(node.outputs, *branches, strict=False):

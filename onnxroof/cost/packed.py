@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 BITWISE = frozenset({"BitShift", "BitwiseAnd", "Mod"})
 """Operators that take packed values apart."""
 
-_CASTS = frozenset({"Cast", "CastLike"})
-_BEFORE = _CASTS | {
+CASTS = frozenset({"Cast", "CastLike"})
+_BEFORE = CASTS | {
     "Concat", "Div", "Expand", "Gather", "Reshape", "Slice", "Squeeze", "Tile", "Transpose",
     "Unsqueeze",
 }  # fmt: skip
@@ -37,7 +37,7 @@ _MERGING = frozenset({"Add", "BitwiseOr", "BitwiseXor"})
 _MOST_JOINED = 64
 """Stored tensors that are followed as one."""
 
-_FEWEST = 2
+FEWEST = 2
 """Elements that values are taken from; single ones are mostly dimensions."""
 
 _NARROW_BITS = 8
@@ -77,7 +77,7 @@ class Packed:
         """Note which stored tensors a folded bit operation takes values from."""
         at = taken_at(call)
         name = node.inputs[at]
-        if name in self.origin or elements_at(call, at) < _FEWEST:
+        if name in self.origin or elements_at(call, at) < FEWEST:
             return
         found = self._joined(name, scope)
         if found and all(_may_be_packed(constant, node.kind) for constant in found):
@@ -132,7 +132,7 @@ class Packed:
     def _is_followed(self, node: Node, call: OpCall, name: str) -> bool:
         """Whether a node keeps the values apart: it moves, joins or casts them or works on bits."""
         kind = node.kind
-        if kind in _CASTS or call.only_moves or kind in _ASSEMBLING:
+        if kind in CASTS or call.only_moves or kind in _ASSEMBLING:
             to = call.attributes.get("to")
             is_cast = isinstance(to, int) and to in _FLOATS
             if is_cast or name in self._floats:

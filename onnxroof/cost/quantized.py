@@ -15,7 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnxroof.bounded import upper
-from onnxroof.cost.packed import BITWISE, Packed, elements_at, elements_of, taken_at
+from onnxroof.cost.packed import (
+    BITWISE,
+    CASTS,
+    FEWEST,
+    Packed,
+    elements_at,
+    elements_of,
+    taken_at,
+)
 from onnxroof.cost.records import Role
 from onnxroof.graph.types import DType
 
@@ -37,8 +45,7 @@ _FLOAT_PRODUCTS = frozenset({
 _PRODUCTS = _FLOAT_PRODUCTS | _INTEGER_PRODUCTS
 _SCALING = frozenset({"Div", "Mul"})
 _SHIFTING = frozenset({"Add", "Sub"})
-_CASTS = frozenset({"Cast", "CastLike"})
-_UNPACKING = _CASTS | {"Gather"}
+_UNPACKING = CASTS | {"Gather"}
 SOURCES = _UNPACKING | _INTEGER_PRODUCTS | {_DEQUANTIZE, _DYNAMIC}
 """Operators that make a quantized tensor of one that is not known to be."""
 
@@ -57,9 +64,6 @@ _OPERANDS = 2
 _MOST_BITS = 8
 """Of an element of a weight that is taken for quantized when it is cast."""
 
-_FEWEST = 2
-"""Elements of a weight; a single one that is looked up is mostly a dimension."""
-
 _MOST_CODES = 256
 """In the code book of a weight whose elements are numbers of codes."""
 
@@ -72,8 +76,7 @@ class Quantized:
     `stored`: floating-point tensors that hold dequantized values → the type these are stored in;
     `steps`: tensors that count in steps of a quantization → how many scales they still lack, one
     for each operand of an integer product, 0 for a weight that is scaled before its product;
-    `scales`: tensors that are scales which a run finds → how many they are the product of;
-    `coded`: identities of stored tensors whose values a table gives → whether it is the table.
+    `scales`: tensors that are scales which a run finds → how many they are the product of.
 
     Args:
         unpacked: Where to note how many values a stored tensor holds that is packed, by identity.
@@ -84,7 +87,7 @@ class Quantized:
         self.stored: dict[str, DType] = {}
         self.steps: dict[str, int] = {}
         self.scales: dict[str, int] = {}
-        self.coded: dict[object, bool] = {}
+        self._coded: dict[object, bool] = {}  # by identity → is it the table of codes
         self._decoded: Node | None = None
         self._weights: set[str] = set()  # in steps, and before their product
         self._packed = Packed(unpacked)
@@ -116,9 +119,11 @@ class Quantized:
     def leave(self, outer: frozenset[str]) -> None:
         """End a graph that was begun with `enter`."""
         self._given = outer
-        self.is_empty = not (
-            self.stored or self.steps or self.scales or outer or self.coded or self._packed.origin
-        )
+        self._see_if_empty()
+
+    def _see_if_empty(self) -> None:
+        known = self.stored or self.steps or self.scales or self._given or self._coded
+        self.is_empty = not (known or self._packed.origin)
 
     def hand_out(self, made: str, results: Sequence[str]) -> None:
         """A result of an If is what the results of all branches are, if they agree."""
@@ -128,11 +133,11 @@ class Quantized:
             self.stored[made] = self.stored[results[0]]
         if len(steps) == 1 and None not in steps:
             self.steps[made] = self.steps[results[0]]
-        self.leave(self._given)
+        self._see_if_empty()
 
     def role_at(self, node: Node, call: OpCall, position: int, constant: Constant) -> Role | None:
         """What a constant is that meets a quantized tensor; None: it is what the reader says."""
-        if constant.identity in self.coded and not call.folded:
+        if constant.identity in self._coded and not call.folded:
             return self._role_of_coded(call, constant)
         if call.bodies:
             if self._in_body[0] is not call:
@@ -147,7 +152,7 @@ class Quantized:
     def _role_of_coded(self, call: OpCall, constant: Constant) -> Role | None:
         """What is decoded is the weight of a product, or else a table that indices choose from."""
         is_weight = call.operator is None or not call.operator.pointwise
-        if self.coded[constant.identity]:
+        if self._coded[constant.identity]:
             return Role.QUANTIZATION if is_weight else Role.WEIGHT
         return None if is_weight else Role.CONTROL
 
@@ -195,7 +200,7 @@ class Quantized:
             self._weights.update(node.outputs)
         if self._given:
             self.scales.update({name: 1 for name in node.outputs if name in self._given})
-        self.leave(self._given)
+        self._see_if_empty()
 
     def _forget(self, names: Sequence[str]) -> None:
         """Another branch or body may have called another tensor so."""
@@ -208,10 +213,10 @@ class Quantized:
             self._weights.discard(name)
 
     def prepare(self, node: Node, call: OpCall, scope: GraphCost) -> dict[object, Constant] | None:
-        """Before a folded node's constants are read (`PREPARED`): what its operands hold.
+        """Before a folded node's constants are read (`PREPARED`): note what its operands hold.
 
         Weights of at most eight bits from which a zero point is subtracted, a stored tensor from
-        which a bit operation takes values, or the codes of a weight and which of them it has: all
+        which a bit operation takes values, or the codes of a weight and which of them it has: both
         of these pass into the result, and are returned.
         """
         if node.kind in _CODED:
@@ -225,7 +230,7 @@ class Quantized:
                 self.is_empty = False
         else:
             self._packed.find(node, call, scope)
-            self.is_empty = self.is_empty and not self._packed.origin
+            self._see_if_empty()
         return None
 
     def _read_code_book(
@@ -236,7 +241,7 @@ class Quantized:
         A few bits choose each code; the codes lie in one row for all, or (GatherElements) in rows
         along the axis. Whether they are one is known once the result is read.
         """
-        if len(node.inputs) < _OPERANDS or elements_at(call, 1) < _FEWEST:
+        if len(node.inputs) < _OPERANDS or elements_at(call, 1) < FEWEST:
             return None
         codes, name = call.inputs[0], node.inputs[1]
         if codes is None or not codes.shape:
@@ -246,15 +251,15 @@ class Quantized:
         is_row = rank == 1 or node.kind == "GatherElements"
         if not is_row or not isinstance(axis, int) or not -rank <= axis < rank:
             return None
-        chosen = scope.origins(name)
+        tables, chosen = scope.origins(node.inputs[0]), scope.origins(name)
         is_narrow = name in self._packed.origin or any(map(_is_narrow_integer, chosen))
         if upper(codes.shape[axis]) > _MOST_CODES or not is_narrow:
             return None
-        self.coded.update({item.identity: False for item in chosen})
-        self.coded.update({item.identity: True for item in scope.origins(node.inputs[0])})
+        self._coded.update({item.identity: False for item in chosen})
+        self._coded.update({item.identity: True for item in tables})
         self._decoded = node
         self.is_empty = False
-        return {item.identity: item for item in (*scope.origins(node.inputs[0]), *chosen)}
+        return {item.identity: item for item in (*tables, *chosen)}
 
     def _begin(self, node: Node, call: OpCall) -> None:
         """What a source makes."""
@@ -284,7 +289,7 @@ class Quantized:
             self._move(names[0], node.outputs)
             if names[0] in self.stored:
                 self.stored.update(dict.fromkeys(node.outputs, self.stored[names[0]]))
-        elif kind in _CARRYING or (kind in _CASTS and _may_hold_steps(call)):
+        elif kind in _CARRYING or (kind in CASTS and _may_hold_steps(call)):
             self._move(names[0], node.outputs)
 
     def _join(self, names: tuple[str, ...], made: str, call: OpCall) -> None:
@@ -338,11 +343,11 @@ class Quantized:
         operands = [stored for stored in held[:_OPERANDS] if stored is not None]
         if cost.macs and len(operands) == _OPERANDS:
             dtype = max(operands, key=_bits).multiplied
-        saved = 0
+        saved, of_rule = 0, cost.reads or {}
         for at, (name, info, stored) in enumerate(zip(node.inputs, call.inputs, held, strict=True)):
             if info is None or stored is None or not info.constant or name in node.inputs[:at]:
                 continue
-            read, bits = (cost.reads or {}).get(at, info.nbytes), _bits(info.dtype)
+            read, bits = of_rule.get(at, info.nbytes), _bits(info.dtype)
             if read and bits:
                 saved += read + -read * _bits(stored) // bits
         reads = cost.weight_read_bytes

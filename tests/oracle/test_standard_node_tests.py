@@ -94,9 +94,11 @@ def as_in_real_models(case: Case) -> onnx.ModelProto:
     known = {item.name for item in proto.graph.initializer}
     given = [item for item in proto.graph.input if item.name not in known]
     for index, (item, value) in enumerate(zip(given, inputs, strict=False)):
-        if not index or not isinstance(value, np.ndarray | TensorProto):
+        if not index or not isinstance(value, np.ndarray | np.generic | TensorProto):
             continue
-        array = numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+        array = (
+            numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+        )
         if array.size <= LARGEST_FROZEN and array.dtype.name in FROZEN_TYPES:
             proto.graph.initializer.append(numpy_helper.from_array(array, item.name))
             proto.graph.input.remove(item)
